@@ -1,0 +1,441 @@
+//! The one pass: everything that is asked of a BTF blob, answered by one walk over its types.
+//!
+//! Questions ([`Query`]) are names with a kind. The walk tests each type cheaply, dearest test last: its kind, the
+//! first two bytes of its name, the hash of the name without flavour, and only then the bytes. On the way it builds
+//! the sparse id index, at the front of what is left of the arena; answers ([`Candidate`]) grow from the back and are
+//! moved next to the index at the end, so that the number of types need not be known before.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::index::Types;
+use super::info::{Info, Kind};
+use super::strings::essential;
+use super::{Btf, BtfError, TypeId};
+use crate::arena::{Arena, ArenaFull, Part};
+use crate::bytes::{Bytes, Endian};
+
+/// What the kernel puts before a name that an object gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Prefix {
+    /// Nothing: a CO-RE root type, where flavours do not count.
+    Root,
+    /// Nothing: a function, variable or type whose whole name counts.
+    Exact,
+    /// `btf_trace_`: the typedef of a raw tracepoint's prototype.
+    Trace,
+    /// `bpf_lsm_`: the function of an LSM hook.
+    Lsm,
+    /// `bpf_iter_`: the function of an iterator.
+    Iter,
+    /// `bpf_struct_ops_`: what the kernel wraps around a struct_ops type.
+    StructOps,
+}
+
+impl Prefix {
+    /// The bytes of the prefix.
+    #[must_use]
+    pub const fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::Root | Self::Exact => b"",
+            Self::Trace => b"btf_trace_",
+            Self::Lsm => b"bpf_lsm_",
+            Self::Iter => b"bpf_iter_",
+            Self::StructOps => b"bpf_struct_ops_",
+        }
+    }
+
+    const fn from_number(number: u8) -> Self {
+        match number {
+            0 => Self::Root,
+            2 => Self::Trace,
+            3 => Self::Lsm,
+            4 => Self::Iter,
+            5 => Self::StructOps,
+            _ => Self::Exact,
+        }
+    }
+}
+
+/// A name to look for among types of one kind.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Query {
+    hash: u32,
+    /// Where the name is in the names that go with the queries, in bytes.
+    name_at: u32,
+    name_len: u16,
+    kind: u8,
+    prefix: u8,
+    /// Who asks: the caller's number.
+    owner: u32,
+}
+
+impl Query {
+    /// Asks for `names[name_at..][..name_len]` behind `prefix` among the types of `kind`, on behalf of `owner`.
+    ///
+    /// Gives `None` for a name that lies outside `names`, is empty, or takes more than 65,535 bytes.
+    #[must_use]
+    pub fn new(
+        names: &[u8],
+        name_at: usize,
+        name_len: usize,
+        kind: Kind,
+        prefix: Prefix,
+        owner: u32,
+    ) -> Option<Self> {
+        let name = names.get(name_at..name_at.checked_add(name_len)?)?;
+        if name.is_empty() {
+            return None;
+        }
+        let hash = match prefix {
+            Prefix::Root => hash(FNV_BASIS, essential(name)),
+            // Without a prefix the flavour may start anywhere in the name; with one it is kept out of the way by
+            // hashing what a reader of the whole name would hash.
+            Prefix::Exact => hash(FNV_BASIS, essential(name)),
+            _ => hash(hash(FNV_BASIS, prefix.bytes()), essential(name)),
+        };
+        Some(Self {
+            hash,
+            name_at: u32::try_from(name_at).ok()?,
+            name_len: u16::try_from(name_len).ok()?,
+            kind: core_class(kind).number(),
+            prefix: prefix as u8,
+            owner,
+        })
+    }
+
+    /// The number of who asks.
+    #[must_use]
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    fn name<'n>(&self, names: &'n [u8]) -> &'n [u8] {
+        let start = self.name_at as usize;
+        names.get(start..start.saturating_add(usize::from(self.name_len))).unwrap_or(&[])
+    }
+
+    fn prefix(&self) -> Prefix {
+        Prefix::from_number(self.prefix)
+    }
+
+    fn is_answered_by(&self, names: &[u8], found: &[u8]) -> bool {
+        let wanted = self.name(names);
+        match self.prefix() {
+            Prefix::Root => essential(wanted) == essential(found),
+            prefix => found.strip_prefix(prefix.bytes()) == Some(wanted),
+        }
+    }
+
+    /// The first two bytes of the names it wants; the second is NUL for a name of one byte.
+    fn first_bytes(&self, names: &[u8]) -> [u8; 2] {
+        let name = self.name(names);
+        let mut bytes = self.prefix().bytes().iter().chain(name).copied();
+        [bytes.next().unwrap_or(0), bytes.next().unwrap_or(0)]
+    }
+}
+
+/// The kind under which enumerations of both widths are one.
+fn core_class(kind: Kind) -> Kind {
+    if kind == Kind::Enum64 { Kind::Enum } else { kind }
+}
+
+const FNV_BASIS: u32 = 0x811c_9dc5;
+
+fn hash(basis: u32, name: &[u8]) -> u32 {
+    name.iter().fold(basis, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+/// A type that answers a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Candidate {
+    /// Who asked.
+    pub owner: u32,
+    /// The type.
+    pub id: TypeId,
+}
+
+/// What one pass over a blob gave.
+#[derive(Clone, Copy, Debug)]
+pub struct Answers<'a> {
+    types: Types<'a>,
+    candidates: &'a [Candidate],
+}
+
+impl<'a> Answers<'a> {
+    /// The types, found by id.
+    #[must_use]
+    pub fn types(&self) -> &Types<'a> {
+        &self.types
+    }
+
+    /// The types that answer this asker's queries, in the order of their ids.
+    #[must_use]
+    pub fn of(&self, owner: u32) -> &'a [Candidate] {
+        let start = self.candidates.partition_point(|candidate| candidate.owner < owner);
+        let len = self.candidates.get(start..).unwrap_or(&[]).partition_point(|candidate| candidate.owner == owner);
+        self.candidates.get(start..).and_then(|tail| tail.get(..len)).unwrap_or(&[])
+    }
+
+    /// All answers, by asker and id.
+    #[must_use]
+    pub fn candidates(&self) -> &'a [Candidate] {
+        self.candidates
+    }
+}
+
+/// Questions ready to be asked of one blob after the other.
+#[derive(Debug)]
+pub struct Questions<'q> {
+    queries: &'q [Query],
+    names: &'q [u8],
+    /// Bit `n`: some query wants types whose kind has number `n`.
+    kinds: u32,
+    first_bytes: FirstBytes,
+}
+
+impl<'q> Questions<'q> {
+    /// Sorts `queries`, whose names lie in `names`.
+    #[must_use]
+    pub fn new(queries: &'q mut [Query], names: &'q [u8]) -> Self {
+        queries.sort_unstable_by_key(|query| (query.hash, query.owner));
+        let mut kinds = 0;
+        let mut first_bytes = FirstBytes::default();
+        for query in &*queries {
+            kinds |= 1 << (query.kind & 31);
+            if query.kind == Kind::Enum.number() {
+                kinds |= 1 << Kind::Enum64.number();
+            }
+            first_bytes.add(query.first_bytes(names));
+        }
+        Self { queries, names, kinds, first_bytes }
+    }
+
+    /// Whether nothing is asked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queries.is_empty()
+    }
+
+    /// How many queries there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.queries.len()
+    }
+
+    /// Walks over all types of `btf` once. Index (an entry per `stride` types) and answers go to `arena`.
+    ///
+    /// # Errors
+    /// [`BtfError::TypeTruncated`] and [`BtfError::UnknownKind`] for types that cannot be stepped over,
+    /// [`BtfError::Arena`].
+    pub fn ask<'a>(
+        &self,
+        btf: Btf<'a>,
+        base: Option<&'a Types<'a>>,
+        stride: u32,
+        arena: &mut Arena<'a>,
+    ) -> Result<Answers<'a>, BtfError> {
+        let stride = stride.max(1);
+        let words = arena.left() / 4;
+        let area: &mut [u32] =
+            <[u32]>::mut_from_prefix_with_elems(arena.rest(), words).map_or(&mut [], |(area, _)| area);
+        let mut pass = Pass { questions: self, btf, base, area, index_len: 0, answers_len: 0, pointer_size: None };
+        let count = match btf.endian() {
+            Endian::Little => pass.walk::<false>(stride)?,
+            Endian::Big => pass.walk::<true>(stride)?,
+        };
+        let pointer_size = pass.pointer_size.unwrap_or(8);
+        let (index_len, answers_len) = (pass.index_len, pass.answers_len);
+        pass.close_gap();
+
+        let kept: &'a mut [u32] = arena.take(index_len.saturating_add(answers_len), Part::KernelIndex)?;
+        let (offsets, answers) = kept.split_at_mut_checked(index_len).unwrap_or_default();
+        let candidates: &'a mut [Candidate] = <[Candidate]>::mut_from_bytes(answers.as_mut_bytes()).unwrap_or_default();
+        candidates.sort_unstable_by_key(|candidate| (candidate.owner, candidate.id));
+        Ok(Answers { types: Types::from_parts(btf, offsets, stride, count, pointer_size, base), candidates })
+    }
+}
+
+/// Which first two bytes some wanted name has: a set that may say yes too often, never no.
+#[derive(Debug, Default)]
+struct FirstBytes {
+    bits: [u64; 32],
+}
+
+impl FirstBytes {
+    fn slot([first, second]: [u8; 2]) -> (usize, u64) {
+        let number = (usize::from(first) ^ (usize::from(second) << 3)) & 0x7ff;
+        (number >> 6, 1 << (number & 63))
+    }
+
+    fn add(&mut self, bytes: [u8; 2]) {
+        let (word, bit) = Self::slot(bytes);
+        if let Some(word) = self.bits.get_mut(word) {
+            *word |= bit;
+        }
+    }
+
+    #[inline]
+    fn may_have(&self, bytes: [u8; 2]) -> bool {
+        let (word, bit) = Self::slot(bytes);
+        self.bits.get(word).is_some_and(|word| word & bit != 0)
+    }
+}
+
+/// The spellings of the long integer type, whose size is that of a pointer (libbpf: `determine_ptr_size`).
+const LONG_NAMES: [&[u8]; 11] = [
+    b"long",
+    b"long int",
+    b"int long",
+    b"unsigned long",
+    b"long unsigned",
+    b"unsigned long int",
+    b"unsigned int long",
+    b"long unsigned int",
+    b"long int unsigned",
+    b"int unsigned long",
+    b"int long unsigned",
+];
+
+struct Pass<'p, 'q, 'a> {
+    questions: &'p Questions<'q>,
+    btf: Btf<'a>,
+    base: Option<&'a Types<'a>>,
+    area: &'p mut [u32],
+    index_len: usize,
+    /// Words at the end of the area: two per answer.
+    answers_len: usize,
+    pointer_size: Option<u8>,
+}
+
+impl Pass<'_, '_, '_> {
+    /// Returns how many types there are.
+    fn walk<const BIG: bool>(&mut self, stride: u32) -> Result<u32, BtfError> {
+        // A constant byte order lets the compiler leave the swaps out of the loop.
+        let types = Bytes::new(self.btf.types.data(), if BIG { Endian::Big } else { Endian::Little });
+        let asked = self.questions.kinds;
+        let seeks_pointer_size = self.base.is_none();
+        let mut kinds = if seeks_pointer_size { asked | 1 << Kind::Int.number() } else { asked };
+        let mut until_entry = 0;
+        let mut offset = 0;
+        let mut count = 0u32;
+        while offset < types.len() {
+            if until_entry == 0 {
+                until_entry = stride;
+                self.push_index(offset as u32)?;
+            }
+            until_entry -= 1;
+            let id = self.btf.first_id.wrapping_add(count);
+            let Some([name_off, info, size]) = types.u32x3(offset) else {
+                return Err(BtfError::TypeTruncated { id: TypeId(id), offset: offset as u32 });
+            };
+            let number = Info(info).kind_number();
+            if number < 32 && kinds & (1 << number) != 0 && name_off != 0 {
+                if seeks_pointer_size && self.pointer_size.is_none() && number == Kind::Int.number() {
+                    self.note_long(name_off, size);
+                    if self.pointer_size.is_some() {
+                        kinds = asked;
+                    }
+                }
+                if asked & (1 << number) != 0 {
+                    self.test(name_off, id, number)?;
+                }
+            }
+            offset = offset.wrapping_add(self.btf.record_len(info, offset, id)?);
+            count = count.wrapping_add(1);
+        }
+        if offset > types.len() {
+            let id = self.btf.first_id.wrapping_add(count).wrapping_sub(1);
+            return Err(BtfError::TypeTruncated { id: TypeId(id), offset: types.len() as u32 });
+        }
+        Ok(count)
+    }
+
+    #[inline]
+    fn test(&mut self, name_off: u32, id: u32, kind_number: u8) -> Result<(), BtfError> {
+        let first_bytes = self.strings_from(name_off).and_then(|tail| tail.first_chunk::<2>());
+        match first_bytes {
+            Some(&bytes) if self.questions.first_bytes.may_have(bytes) => self.compare(name_off, id, kind_number),
+            _ => Ok(()),
+        }
+    }
+
+    fn strings_from(&self, name_off: u32) -> Option<&[u8]> {
+        match self.base {
+            Some(base) if name_off < self.btf.first_string => base.btf().strings_from(name_off),
+            _ => self.btf.strings_from(name_off),
+        }
+    }
+
+    fn name(&self, name_off: u32) -> Option<&[u8]> {
+        let tail = self.strings_from(name_off)?;
+        tail.get(..tail.iter().position(|&byte| byte == 0)?)
+    }
+
+    #[inline(never)]
+    fn compare(&mut self, name_off: u32, id: u32, kind_number: u8) -> Result<(), BtfError> {
+        let Some(name) = self.name(name_off) else { return Ok(()) };
+        let class = core_class(Kind::from_number(kind_number)).number();
+        let hash = hash(FNV_BASIS, essential(name));
+        let Questions { queries, names, .. } = *self.questions;
+        let start = queries.partition_point(|query| query.hash < hash);
+        let mut next = start;
+        while let Some(query) = queries.get(next).filter(|query| query.hash == hash) {
+            next = next.wrapping_add(1);
+            let answered = query.kind == class
+                && self.name(name_off).is_some_and(|name| query.is_answered_by(names, name));
+            if answered {
+                self.push_answer(query.owner, id)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note_long(&mut self, name_off: u32, byte_size: u32) {
+        if !matches!(byte_size, 4 | 8) {
+            return;
+        }
+        if self.name(name_off).is_some_and(|name| LONG_NAMES.contains(&name)) {
+            self.pointer_size = Some(byte_size as u8);
+        }
+    }
+
+    fn full(&self, words: usize, part: Part) -> BtfError {
+        let used = self.index_len.saturating_add(self.answers_len);
+        BtfError::Arena(ArenaFull {
+            wanted: words.saturating_mul(4),
+            left: self.area.len().saturating_sub(used).saturating_mul(4),
+            part,
+        })
+    }
+
+    #[inline]
+    fn push_index(&mut self, offset: u32) -> Result<(), BtfError> {
+        let end = self.area.len().wrapping_sub(self.answers_len);
+        match self.area.get_mut(self.index_len) {
+            Some(entry) if self.index_len < end => *entry = offset,
+            _ => return Err(self.full(1, Part::KernelIndex)),
+        }
+        self.index_len = self.index_len.wrapping_add(1);
+        Ok(())
+    }
+
+    fn push_answer(&mut self, owner: u32, id: u32) -> Result<(), BtfError> {
+        let full = self.full(2, Part::Candidates);
+        let end = self.area.len().wrapping_sub(self.answers_len);
+        let start = end.checked_sub(2).filter(|&start| start >= self.index_len).ok_or(full)?;
+        self.area.get_mut(start..end).ok_or(full)?.copy_from_slice(&[owner, id]);
+        self.answers_len = self.answers_len.wrapping_add(2);
+        Ok(())
+    }
+
+    /// Moves the answers next to the index.
+    fn close_gap(self) {
+        let start = self.area.len().wrapping_sub(self.answers_len);
+        if self.index_len <= start && start <= self.area.len() {
+            self.area.copy_within(start.., self.index_len);
+        }
+    }
+}

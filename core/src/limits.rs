@@ -1,0 +1,22 @@
+//! The numbers that bound the work on hostile input, and where each comes from.
+
+/// Steps of an access string, and of the raw path through a target type (libbpf: `BPF_CORE_SPEC_MAX_LEN`).
+pub const MAX_ACCESS_STEPS: usize = 64;
+
+/// Levels of nesting that a comparison of two types follows (libbpf: `depth = 32` in
+/// `__bpf_core_types_are_compat` and `__bpf_core_types_match`).
+pub const MAX_TYPE_DEPTH: u32 = 32;
+
+/// Modifiers, typedefs and arrays followed in a row to find a type's size or what it stands for (libbpf:
+/// `MAX_RESOLVE_DEPTH`).
+pub const MAX_CHAIN: u32 = 32;
+
+/// Type pairs that one comparison may visit. Depth alone does not bound it: a struct with many anonymous members of
+/// its own kind doubles the work at each level.
+pub const MAX_COMPARISONS: u32 = 1 << 16;
+
+/// Instructions of one program after linking (kernel: `BPF_COMPLEXITY_LIMIT_INSNS`).
+pub const MAX_PROGRAM_INSNS: u32 = 1_000_000;
+
+/// Bytes of a kernel object's name without its NUL (UAPI: `BPF_OBJ_NAME_LEN` is 16).
+pub const MAX_KERNEL_NAME: usize = 15;

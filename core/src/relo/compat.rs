@@ -1,0 +1,150 @@
+//! Whether a local and a target type are compatible: for members by what they hold, for whole types by shape.
+
+use super::error::CompareError;
+use crate::btf::strings::same_essential;
+use crate::btf::{Kind, Type, TypeId, Types};
+use crate::limits::{MAX_CHAIN, MAX_COMPARISONS, MAX_TYPE_DEPTH};
+
+/// A local and a target BTF, and how many more pairs of their types may be compared.
+#[derive(Clone, Debug)]
+pub struct Pair<'l, 't> {
+    /// The object's types.
+    pub local: &'l Types<'l>,
+    /// The kernel's types.
+    pub target: &'t Types<'t>,
+    left: u32,
+}
+
+impl<'l, 't> Pair<'l, 't> {
+    /// A fresh comparison of types of these two.
+    #[must_use]
+    pub fn new(local: &'l Types<'l>, target: &'t Types<'t>) -> Self {
+        Self { local, target, left: MAX_COMPARISONS }
+    }
+
+    /// Counts one pair of types.
+    pub(super) fn spend(&mut self) -> Result<(), CompareError> {
+        self.left = self.left.checked_sub(1).ok_or(CompareError::TooComplex)?;
+        Ok(())
+    }
+
+    pub(super) fn skip_modifiers(
+        &self,
+        local_id: TypeId,
+        target_id: TypeId,
+    ) -> Result<(Type<'l>, Type<'t>), CompareError> {
+        Ok((self.local.skip_modifiers(local_id)?, self.target.skip_modifiers(target_id)?))
+    }
+
+    pub(super) fn same_essential_name(&self, local_off: u32, target_off: u32) -> Result<bool, CompareError> {
+        Ok(same_essential(self.local.string(local_off)?, self.target.string(target_off)?))
+    }
+}
+
+/// Whether a member of type `local_id` may be read as one of type `target_id` (libbpf: `bpf_core_fields_are_compat`).
+///
+/// Modifiers and typedefs are skipped on both sides. Then:
+/// - any struct or union goes with any struct or union;
+/// - pointers go with pointers, floats with floats;
+/// - integers go with integers of any size and sign, old bitfield-style ones with an offset excepted;
+/// - enumerations and forward declarations go with their like where either is anonymous or the names agree but for
+///   flavours;
+/// - arrays go with arrays whose elements go together.
+///
+/// # Errors
+/// [`CompareError`] where a type cannot be read, or arrays nest too deep.
+pub fn fields_are_compat(
+    pair: &mut Pair<'_, '_>,
+    local_id: TypeId,
+    target_id: TypeId,
+) -> Result<bool, CompareError> {
+    let (mut local_id, mut target_id) = (local_id, target_id);
+    for _ in 0..MAX_CHAIN {
+        pair.spend()?;
+        let (local, target) = pair.skip_modifiers(local_id, target_id)?;
+        if local.kind().is_composite() && target.kind().is_composite() {
+            return Ok(true);
+        }
+        if !local.kind().is_core_compatible(target.kind()) {
+            return Ok(false);
+        }
+        return match local.kind() {
+            Kind::Ptr | Kind::Float => Ok(true),
+            Kind::Int => Ok(are_plain_ints(&local, &target)),
+            Kind::Enum | Kind::Enum64 | Kind::Fwd => {
+                let (local_name, target_name) = (pair.local.name(&local)?, pair.target.name(&target)?);
+                Ok(local_name.is_empty() || target_name.is_empty() || same_essential(local_name, target_name))
+            }
+            Kind::Array => {
+                let (Some(local), Some(target)) = (local.array(), target.array()) else { return Ok(false) };
+                local_id = local.element;
+                target_id = target.element;
+                continue;
+            }
+            _ => Ok(false),
+        };
+    }
+    Err(CompareError::TooDeep)
+}
+
+/// Whether two types have the same shape (libbpf: `__bpf_core_types_are_compat`): what decides `type_exists`,
+/// `type_size` and `type_id_target`. Names are the caller's matter.
+///
+/// Modifiers and typedefs are skipped; kinds must be the same; pointers and arrays are followed; prototypes must have
+/// as many parameters, each compatible, and a compatible result; structs, unions, enumerations and forward
+/// declarations go by kind alone.
+///
+/// # Errors
+/// [`CompareError`] where a type cannot be read, or nests more than 32 levels deep.
+pub fn types_are_compat(pair: &mut Pair<'_, '_>, local_id: TypeId, target_id: TypeId) -> Result<bool, CompareError> {
+    let (local, target) = (pair.local.get(local_id)?, pair.target.get(target_id)?);
+    if !local.kind().is_core_compatible(target.kind()) {
+        return Ok(false);
+    }
+    shapes_agree(pair, local_id, target_id, MAX_TYPE_DEPTH)
+}
+
+fn shapes_agree(
+    pair: &mut Pair<'_, '_>,
+    mut local_id: TypeId,
+    mut target_id: TypeId,
+    level: u32,
+) -> Result<bool, CompareError> {
+    if level == 0 {
+        return Err(CompareError::TooDeep);
+    }
+    for _ in 0..MAX_TYPE_DEPTH {
+        pair.spend()?;
+        let (local, target) = pair.skip_modifiers(local_id, target_id)?;
+        if !local.kind().is_core_compatible(target.kind()) {
+            return Ok(false);
+        }
+        (local_id, target_id) = match local.kind() {
+            Kind::Void | Kind::Struct | Kind::Union | Kind::Enum | Kind::Enum64 | Kind::Fwd => return Ok(true),
+            Kind::Int => return Ok(are_plain_ints(&local, &target)),
+            Kind::Ptr => (local.type_id(), target.type_id()),
+            Kind::Array => match (local.array(), target.array()) {
+                (Some(local), Some(target)) => (local.element, target.element),
+                _ => return Ok(false),
+            },
+            Kind::FuncProto => {
+                if local.vlen() != target.vlen() {
+                    return Ok(false);
+                }
+                for (local_param, target_param) in local.params().zip(target.params()) {
+                    if !shapes_agree(pair, local_param.type_id, target_param.type_id, level - 1)? {
+                        return Ok(false);
+                    }
+                }
+                (local.type_id(), target.type_id())
+            }
+            _ => return Ok(false),
+        };
+    }
+    Err(CompareError::TooDeep)
+}
+
+/// Old compilers wrote bitfields as integers with a bit offset of their own; those cannot be relocated.
+fn are_plain_ints(local: &Type<'_>, target: &Type<'_>) -> bool {
+    local.int_bit_offset() == 0 && target.int_bit_offset() == 0
+}

@@ -1,0 +1,495 @@
+//! Where the kernel's BTF comes from.
+//!
+//! Linux 6.16 and newer let /sys/kernel/btf/vmlinux be mapped: not a byte is copied. Older ones refuse in different ways
+//! (ENODEV, EINVAL, EPERM), and the file is read into one private mapping, which counts as memory but is no heap. A
+//! kernel without that file may have its image with a `.BTF` section on disk, in the places that libbpf looks at. Module
+//! BTF lies beside vmlinux's; each is opened on its own and dropped before the next.
+
+use core::fmt;
+use core::ops::{ControlFlow, Deref};
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use elf::endian::AnyEndian;
+use elf::file::FileHeader;
+use elf::parse::ParseAt;
+use elf::section::SectionHeader;
+use rustix::fs::{OFlags, RawDir};
+
+use crate::files::{self, CPath};
+use crate::sys::bpf::{self, ObjectKind};
+use crate::sys::mmap::{AnonMap, SysfsMap};
+use crate::sys::{Errno, page_size};
+
+/// A BTF blob of a kernel, kept alive by this value.
+#[derive(Debug)]
+pub struct KernelBtf {
+    bytes: Bytes,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Mapped(SysfsMap),
+    Read { memory: AnonMap, len: usize },
+}
+
+/// How a blob came into this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The kernel's own pages, mapped.
+    Mmap,
+    /// Read from sysfs into private memory.
+    Read,
+    /// From a file: the user's, or a kernel image.
+    File,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Source::Mmap => "mmap",
+            Source::Read => "read",
+            Source::File => "file",
+        })
+    }
+}
+
+/// Why there is no kernel BTF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KernelBtfError {
+    /// Neither sysfs nor any of the places for kernel images has BTF: the kernel was built without
+    /// CONFIG_DEBUG_INFO_BTF.
+    Missing,
+    /// The file cannot be opened.
+    Open(Errno),
+    /// The file cannot be read.
+    Read(Errno),
+    /// Memory for it cannot be had.
+    Memory(Errno),
+    /// The file is larger than 256 MiB, which no BTF is.
+    TooLarge,
+    /// The file is neither BTF nor ELF.
+    NotBtf,
+    /// The file is ELF, but damaged.
+    Elf,
+    /// The file is ELF without a `.BTF` section.
+    NoSection,
+}
+
+impl fmt::Display for KernelBtfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KernelBtfError::Missing => f.write_str(
+                "this kernel has no BTF (/sys/kernel/btf/vmlinux is missing: built without CONFIG_DEBUG_INFO_BTF)",
+            ),
+            KernelBtfError::Open(errno) => write!(f, "cannot open the kernel's BTF: {errno}"),
+            KernelBtfError::Read(errno) => write!(f, "cannot read the kernel's BTF: {errno}"),
+            KernelBtfError::Memory(errno) => {
+                write!(f, "no memory to read the kernel's BTF into: {errno}")
+            }
+            KernelBtfError::TooLarge => f.write_str("larger than 256 MiB, which no BTF is"),
+            KernelBtfError::NotBtf => f.write_str("neither BTF nor an ELF file"),
+            KernelBtfError::Elf => f.write_str("a damaged ELF file"),
+            KernelBtfError::NoSection => f.write_str("an ELF file without a .BTF section"),
+        }
+    }
+}
+
+impl core::error::Error for KernelBtfError {}
+
+impl Deref for KernelBtf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Mapped(map) => map,
+            Bytes::Read { memory, len } => &memory[..*len],
+        }
+    }
+}
+
+/// The places that libbpf's `btf__load_vmlinux_btf()` searches after sysfs; `{}` is uname's release.
+const IMAGES: [(&str, &str); 6] = [
+    ("/boot/vmlinux-", ""),
+    ("/lib/modules/", "/vmlinux-{}"),
+    ("/lib/modules/", "/build/vmlinux"),
+    ("/usr/lib/modules/", "/kernel/vmlinux"),
+    ("/usr/lib/debug/boot/vmlinux-", ""),
+    ("/usr/lib/debug/boot/vmlinux-", ".debug"),
+];
+const LAST_IMAGE: (&str, &str) = ("/usr/lib/debug/lib/modules/", "/vmlinux");
+
+const MAX_BYTES: usize = 256 << 20;
+
+impl KernelBtf {
+    /// The running kernel's BTF: sysfs, else an image of this release on disk.
+    ///
+    /// # Errors
+    /// [`KernelBtfError::Missing`] where no place has it; otherwise what went wrong with the first that does.
+    pub fn open() -> Result<KernelBtf, KernelBtfError> {
+        match KernelBtf::from_sysfs(c"/sys/kernel/btf/vmlinux") {
+            Err(KernelBtfError::Open(Errno::ENOENT)) => {}
+            result => return result,
+        }
+        let uname = rustix::system::uname();
+        let release = uname.release().to_str().unwrap_or_default();
+        for (before, after) in IMAGES.into_iter().chain([LAST_IMAGE]) {
+            let path = match after.split_once("{}") {
+                Some((after, _)) => CPath::format(format_args!("{before}{release}{after}{release}")),
+                None => CPath::format(format_args!("{before}{release}{after}")),
+            };
+            let Ok(path) = path else { continue };
+            // As libbpf: an image without BTF (or that we may not read) is not the last word, the next place may have it.
+            if let Ok(found) = KernelBtf::from_c_path(path.as_c_str()) {
+                return Ok(found);
+            }
+        }
+        Err(KernelBtfError::Missing)
+    }
+
+    /// A loaded module's BTF, which is split on vmlinux's.
+    ///
+    /// # Errors
+    /// `Open(ENOENT)` where the module is not loaded or has none.
+    pub fn open_module(name: &str) -> Result<KernelBtf, KernelBtfError> {
+        let path = CPath::format(format_args!("/sys/kernel/btf/{name}"))
+            .map_err(KernelBtfError::Open)?;
+        KernelBtf::from_sysfs(path.as_c_str())
+    }
+
+    /// A file of the user's: BTF as it is, or ELF with a `.BTF` section, of either byte order. It is read, never
+    /// mapped: it may change under us.
+    ///
+    /// # Errors
+    /// All but [`KernelBtfError::Missing`].
+    pub fn from_file(path: &Path) -> Result<KernelBtf, KernelBtfError> {
+        let path = CPath::new(path).map_err(KernelBtfError::Open)?;
+        KernelBtf::from_c_path(path.as_c_str())
+    }
+
+    /// How it came into this process.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// The bytes, the same as by dereferencing.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn from_sysfs(path: &CStr) -> Result<KernelBtf, KernelBtfError> {
+        let fd = files::open(path, OFlags::RDONLY).map_err(KernelBtfError::Open)?;
+        let size = rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_size);
+        let size = usize::try_from(size).unwrap_or(0);
+        if size > 0 && size <= MAX_BYTES {
+            // Any refusal is answered by reading: kernels disagree on the number.
+            if let Ok(map) = SysfsMap::new(fd.as_fd(), size) {
+                return Ok(KernelBtf {
+                    bytes: Bytes::Mapped(map),
+                    source: Source::Mmap,
+                });
+            }
+        }
+        read_all(&fd, size, Source::Read)
+    }
+
+    fn from_c_path(path: &CStr) -> Result<KernelBtf, KernelBtfError> {
+        let fd = files::open(path, OFlags::RDONLY).map_err(KernelBtfError::Open)?;
+        let mut start = [0; 64];
+        let len = files::read_at(&fd, &mut start, 0).map_err(KernelBtfError::Read)?;
+        match &start[..len] {
+            [0x9f, 0xeb, ..] | [0xeb, 0x9f, ..] => {
+                let size = rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_size);
+                read_all(&fd, usize::try_from(size).unwrap_or(0), Source::File)
+            }
+            [0x7f, b'E', b'L', b'F', ..] => read_section(&fd, &start[..len]),
+            _ => Err(KernelBtfError::NotBtf),
+        }
+    }
+}
+
+/// Reads to the end of the file, whatever its length was said to be: sysfs hands out 4 KiB at a time.
+fn read_all(fd: &OwnedFd, hint: usize, source: Source) -> Result<KernelBtf, KernelBtfError> {
+    let mut memory =
+        AnonMap::new(hint.min(MAX_BYTES) + page_size()).map_err(KernelBtfError::Memory)?;
+    let mut len = 0;
+    loop {
+        len += files::read_full(fd, &mut memory[len..]).map_err(KernelBtfError::Read)?;
+        if len < memory.len() {
+            return Ok(KernelBtf {
+                bytes: Bytes::Read { memory, len },
+                source,
+            });
+        }
+        if len > MAX_BYTES {
+            return Err(KernelBtfError::TooLarge);
+        }
+        memory.grow(2 * len).map_err(KernelBtfError::Memory)?;
+    }
+}
+
+/// Reads the `.BTF` section alone: kernel images with debug information have hundreds of megabytes.
+fn read_section(fd: &OwnedFd, start: &[u8]) -> Result<KernelBtf, KernelBtfError> {
+    let damaged = |_| KernelBtfError::Elf;
+    let ident = start.get(..16).ok_or(KernelBtfError::Elf)?;
+    let ident = elf::file::parse_ident::<AnyEndian>(ident).map_err(damaged)?;
+    let header = FileHeader::parse_tail(ident, &start[16..]).map_err(damaged)?;
+    let entry = usize::from(header.e_shentsize);
+    let mut buffer = [0; 64];
+    let mut section = |index: u64| -> Result<SectionHeader, KernelBtfError> {
+        let bytes = buffer.get_mut(..entry).ok_or(KernelBtfError::Elf)?;
+        let offset = index
+            .checked_mul(entry as u64)
+            .and_then(|offset| offset.checked_add(header.e_shoff))
+            .ok_or(KernelBtfError::Elf)?;
+        if files::read_at(fd, bytes, offset).map_err(KernelBtfError::Read)? < entry {
+            return Err(KernelBtfError::Elf);
+        }
+        SectionHeader::parse_at(header.endianness, header.class, &mut 0, bytes).map_err(damaged)
+    };
+    if header.e_shoff == 0 {
+        return Err(KernelBtfError::NoSection);
+    }
+    // Files of 65,280 sections and more keep the two numbers in the first section header.
+    let first = section(0)?;
+    let count = match header.e_shnum {
+        0 => first.sh_size,
+        count => u64::from(count),
+    };
+    let names = match header.e_shstrndx {
+        0xffff => first.sh_link,
+        index => u32::from(index),
+    };
+    let names = section(u64::from(names))?;
+    for index in 1..count.min(1 << 20) {
+        let header = section(index)?;
+        let mut name = [0; 5];
+        let offset = names
+            .sh_offset
+            .checked_add(u64::from(header.sh_name))
+            .ok_or(KernelBtfError::Elf)?;
+        let len = files::read_at(fd, &mut name, offset).map_err(KernelBtfError::Read)?;
+        if &name[..len] != b".BTF\0" {
+            continue;
+        }
+        let size = usize::try_from(header.sh_size)
+            .ok()
+            .filter(|size| *size <= MAX_BYTES)
+            .ok_or(KernelBtfError::TooLarge)?;
+        let mut memory = AnonMap::new(size).map_err(KernelBtfError::Memory)?;
+        let len = files::read_at(fd, &mut memory[..size], header.sh_offset)
+            .map_err(KernelBtfError::Read)?;
+        if len < size {
+            return Err(KernelBtfError::Elf);
+        }
+        return Ok(KernelBtf {
+            bytes: Bytes::Read { memory, len },
+            source: Source::File,
+        });
+    }
+    Err(KernelBtfError::NoSection)
+}
+
+/// Calls `each` with the name of every loaded module that has BTF, until it breaks. The blobs are not opened:
+/// [`KernelBtf::open_module`] does that for those that the caller wants, one at a time.
+///
+/// # Errors
+/// The error of reading /sys/kernel/btf; a kernel without that directory (before 5.4) or without module BTF (before
+/// 5.11) has no modules to name, which is no error.
+pub fn modules<B>(
+    mut each: impl FnMut(&str) -> ControlFlow<B>,
+) -> Result<ControlFlow<B>, Errno> {
+    let fd = match files::open(c"/sys/kernel/btf", OFlags::RDONLY | OFlags::DIRECTORY) {
+        Err(Errno::ENOENT) => return Ok(ControlFlow::Continue(())),
+        result => result?,
+    };
+    let mut buffer = [MaybeUninit::uninit(); 2048];
+    let mut entries = RawDir::new(fd, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().to_str() else {
+            continue;
+        };
+        if matches!(name, "." | ".." | "vmlinux") {
+            continue;
+        }
+        if let ControlFlow::Break(found) = each(name) {
+            return Ok(ControlFlow::Break(found));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// A descriptor and the id of the BTF object that the kernel calls `name`: a module's, for kfuncs (the fd array) and
+/// attach targets. `None` where there is none. For vmlinux no descriptor is needed: 0 stands for it.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN, which is what walking the kernel's ids takes; EINVAL before Linux 5.11.
+pub fn btf_object(name: &str) -> Result<Option<(OwnedFd, u32)>, Errno> {
+    let mut id = 0;
+    while let Some(next) = bpf::next_id(ObjectKind::Btf, id)? {
+        id = next;
+        let fd = match bpf::fd_by_id(ObjectKind::Btf, id) {
+            // It went away between the two calls.
+            Err(Errno::ENOENT) => continue,
+            result => result?,
+        };
+        let mut buffer = [0; 64];
+        let info = match bpf::btf_info(fd.as_fd(), &mut [], &mut buffer) {
+            Err(Errno::ENOSPC) => continue,
+            result => result?,
+        };
+        let end = buffer.iter().position(|byte| *byte == 0);
+        if info.kernel_btf && end.is_some_and(|end| &buffer[..end] == name.as_bytes()) {
+            return Ok(Some((fd, id)));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    /// ELF of one class and order with the sections given.
+    fn elf(wide: bool, big: bool, sections: &[(&str, &[u8])]) -> Vec<u8> {
+        let u = |value: u64, len: usize| -> Vec<u8> {
+            let mut bytes = value.to_le_bytes()[..len].to_vec();
+            if big {
+                bytes.reverse();
+            }
+            bytes
+        };
+        let long = if wide { 8 } else { 4 };
+        let mut names = vec![0u8];
+        let mut data = Vec::<u8>::new();
+        let head = if wide { 64 } else { 52 };
+        let mut headers = vec![vec![0u8; if wide { 64 } else { 40 }]];
+        let mut all: Vec<(&str, Vec<u8>)> = sections.iter().map(|(n, b)| (*n, b.to_vec())).collect();
+        for (name, _) in &all {
+            names.extend(name.bytes());
+            names.push(0);
+        }
+        names.extend(b".shstrtab\0");
+        all.push((".shstrtab", names));
+        let mut name_at = 1u64;
+        for (name, bytes) in &all {
+            let mut header = u(name_at, 4);
+            header.extend(u(1, 4));
+            header.extend(u(0, long));
+            header.extend(u(0, long));
+            header.extend(u((head + data.len()) as u64, long));
+            header.extend(u(bytes.len() as u64, long));
+            header.extend(u(0, 8));
+            header.extend(u(1, long));
+            header.extend(u(0, long));
+            headers.push(header);
+            data.extend(bytes);
+            name_at += name.len() as u64 + 1;
+        }
+        let mut file = vec![0x7f, b'E', b'L', b'F', if wide { 2 } else { 1 }, if big { 2 } else { 1 }, 1];
+        file.resize(16, 0);
+        file.extend(u(1, 2));
+        file.extend(u(247, 2));
+        file.extend(u(1, 4));
+        file.extend(u(0, long));
+        file.extend(u(0, long));
+        file.extend(u((head + data.len()) as u64, long));
+        file.extend(u(0, 4));
+        file.extend(u(head as u64, 2));
+        file.extend(u(0, 4));
+        file.extend(u(if wide { 64 } else { 40 }, 2));
+        file.extend(u(headers.len() as u64, 2));
+        file.extend(u(headers.len() as u64 - 1, 2));
+        assert_eq!(file.len(), head);
+        file.extend(data);
+        file.extend(headers.concat());
+        file
+    }
+
+    #[test]
+    fn raw_files_of_both_orders() {
+        for magic in [[0x9f, 0xeb], [0xeb, 0x9f]] {
+            let mut bytes = magic.to_vec();
+            bytes.resize(10_000, 3);
+            let btf = KernelBtf::from_file(file(&bytes).path()).unwrap();
+            assert_eq!((&btf[..], btf.source()), (&bytes[..], Source::File));
+        }
+    }
+
+    #[test]
+    fn elf_files_of_both_classes_and_orders() {
+        for wide in [false, true] {
+            for big in [false, true] {
+                let bytes = elf(wide, big, &[(".text", b"abc"), (".BTF.ext", b"no"), (".BTF", b"the one")]);
+                let btf = KernelBtf::from_file(file(&bytes).path()).unwrap();
+                assert_eq!((&btf[..], btf.source()), (&b"the one"[..], Source::File));
+                let without = elf(wide, big, &[(".text", b"abc")]);
+                assert_eq!(
+                    KernelBtf::from_file(file(&without).path()).err(),
+                    Some(KernelBtfError::NoSection)
+                );
+                for len in 4..bytes.len() {
+                    let error = KernelBtf::from_file(file(&bytes[..len]).path()).err();
+                    assert_eq!(error, Some(KernelBtfError::Elf), "cut at {len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_btf() {
+        for (bytes, want) in [
+            (&b""[..], KernelBtfError::NotBtf),
+            (b"\x9f", KernelBtfError::NotBtf),
+            (b"hello", KernelBtfError::NotBtf),
+        ] {
+            assert_eq!(KernelBtf::from_file(file(bytes).path()).err(), Some(want));
+        }
+        assert_eq!(
+            KernelBtf::from_file(Path::new("/nonexistent/x")).err(),
+            Some(KernelBtfError::Open(Errno::ENOENT))
+        );
+        assert!(matches!(
+            KernelBtf::from_file(Path::new("/")).err(),
+            Some(KernelBtfError::Read(Errno(libc::EISDIR)))
+        ));
+    }
+
+    #[test]
+    fn reading_goes_on_beyond_the_stated_size() {
+        let bytes = vec![5u8; 3 * page_size() + 17];
+        let named = file(&bytes);
+        for hint in [0, 1, bytes.len(), 10 * bytes.len()] {
+            let fd = files::open(CPath::new(named.path()).unwrap().as_c_str(), OFlags::RDONLY).unwrap();
+            let btf = read_all(&fd, hint, Source::Read).unwrap();
+            assert_eq!(&btf[..], &bytes[..]);
+        }
+    }
+
+    #[test]
+    fn mapped_and_read_agree() {
+        let path = c"/sys/kernel/btf/vmlinux";
+        let Ok(fd) = files::open(path, OFlags::RDONLY) else {
+            println!("skipped: this kernel has no /sys/kernel/btf/vmlinux");
+            return;
+        };
+        let read = read_all(&fd, 0, Source::Read).unwrap();
+        let open = KernelBtf::open().unwrap();
+        assert_eq!(&read[..2], 0xeb9fu16.to_ne_bytes());
+        assert!(read[..] == open[..], "the two sources differ");
+    }
+}

@@ -1,0 +1,317 @@
+//! Pins: maps, programs and links with a name on a bpf file system, which keeps them alive without a process.
+//!
+//! Two loaders may want the same pinned map at once. [`reuse_or_create`] settles it: whoever loses the race (EEXIST)
+//! opens the other's map, and either way a map that was there already must be what the object declares.
+
+use core::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, mkdir, unlink};
+
+use crate::files::CPath;
+use crate::maps::{self, MapFd, MapSpec, Memlock, map_type};
+use crate::sys::{Errno, bpf};
+
+/// Why a pin cannot be made, opened or used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PinError {
+    /// The path cannot be used: too long, or a NUL inside.
+    Path(Errno),
+    /// A directory on the way cannot be made.
+    Directory(Errno),
+    /// The kernel refuses the pin: EEXIST taken, EINVAL not on a bpf file system.
+    Pin(Errno),
+    /// The pin cannot be opened.
+    Open(Errno),
+    /// The pin cannot be removed.
+    Remove(Errno),
+    /// The map to be pinned cannot be created.
+    Create(Errno),
+    /// A map is pinned there that is not the one declared.
+    Mismatch {
+        /// What differs.
+        property: Property,
+        /// What the pinned map has.
+        found: u32,
+        /// What the declaration wants.
+        wanted: u32,
+    },
+}
+
+/// A property of a map that decides whether a pinned one can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Property {
+    /// `enum bpf_map_type`.
+    MapType,
+    /// Bytes of a key.
+    KeySize,
+    /// Bytes of a value.
+    ValueSize,
+    /// Entries, normalised.
+    MaxEntries,
+    /// BPF_F_*.
+    MapFlags,
+    /// Low half of the type-specific word.
+    MapExtra,
+}
+
+impl fmt::Display for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Property::MapType => "type",
+            Property::KeySize => "key size",
+            Property::ValueSize => "value size",
+            Property::MaxEntries => "max_entries",
+            Property::MapFlags => "map_flags",
+            Property::MapExtra => "map_extra",
+        })
+    }
+}
+
+impl fmt::Display for PinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PinError::Path(errno) => write!(f, "not a path for a pin: {errno}"),
+            PinError::Directory(errno) => write!(f, "cannot make the pin's directory: {errno}"),
+            PinError::Pin(Errno::EINVAL) => {
+                f.write_str("cannot pin: invalid argument (EINVAL): is it on a bpf file system")
+            }
+            PinError::Pin(errno) => write!(f, "cannot pin: {errno}"),
+            PinError::Open(errno) => write!(f, "cannot open the pin: {errno}"),
+            PinError::Remove(errno) => write!(f, "cannot remove the pin: {errno}"),
+            PinError::Create(errno) => write!(f, "cannot create the map to pin: {errno}"),
+            PinError::Mismatch {
+                property,
+                found,
+                wanted,
+            } => write!(
+                f,
+                "another map is pinned there: its {property} is {found}, {wanted} is declared"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for PinError {}
+
+/// Pins a map, a program or a link; directories on the way are made (mode 0700).
+///
+/// # Errors
+/// [`PinError::Directory`], [`PinError::Pin`].
+pub fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), PinError> {
+    let c_path = CPath::new(path).map_err(PinError::Path)?;
+    if let Some(parent) = path.parent() {
+        make_directories(parent)?;
+    }
+    bpf::obj_pin(object, c_path.as_c_str()).map_err(PinError::Pin)
+}
+
+fn make_directories(path: &Path) -> Result<(), PinError> {
+    if path.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let c_path = CPath::new(path).map_err(PinError::Path)?;
+    match mkdir(c_path.as_c_str(), Mode::RWXU) {
+        // Also by another loader, a moment ago.
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(rustix::io::Errno::NOENT) => {
+            let parent = path.parent().ok_or(PinError::Directory(Errno::ENOENT))?;
+            make_directories(parent)?;
+            match mkdir(c_path.as_c_str(), Mode::RWXU) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+                Err(errno) => Err(PinError::Directory(errno.into())),
+            }
+        }
+        Err(errno) => Err(PinError::Directory(errno.into())),
+    }
+}
+
+/// Removes a pin; the object lives on while anybody holds it.
+///
+/// # Errors
+/// [`PinError::Remove`].
+pub fn unpin(path: &Path) -> Result<(), PinError> {
+    let path = CPath::new(path).map_err(PinError::Path)?;
+    unlink(path.as_c_str()).map_err(|errno| PinError::Remove(errno.into()))
+}
+
+/// Opens whatever is pinned there.
+///
+/// # Errors
+/// [`PinError::Open`]: ENOENT where nothing is.
+pub fn open(path: &Path) -> Result<OwnedFd, PinError> {
+    let path = CPath::new(path).map_err(PinError::Path)?;
+    bpf::obj_get(path.as_c_str()).map_err(PinError::Open)
+}
+
+/// Opens a pinned map.
+///
+/// # Errors
+/// [`PinError::Open`]; EINVAL also where a program or link is pinned there.
+pub fn open_map(path: &Path) -> Result<MapFd, PinError> {
+    MapFd::from_fd(open(path)?).map_err(PinError::Open)
+}
+
+/// Whether a map is what a declaration says, after normalising what the kernel itself changes: a perf event array of 0
+/// entries, ring sizes, flags that the kernel adds.
+///
+/// # Errors
+/// [`PinError::Mismatch`] with the first property that differs; [`PinError::Open`] where the kernel cannot be asked.
+pub fn compare(map: BorrowedFd<'_>, spec: &MapSpec<'_>) -> Result<(), PinError> {
+    let found = bpf::map_info(map).map_err(PinError::Open)?;
+    let entries =
+        maps::normalized_entries(spec.map_type, spec.max_entries).map_err(PinError::Open)?;
+    // Kernels set it by themselves for device maps, which programs cannot write.
+    let own_flags = match spec.map_type {
+        14 | 25 => maps::BPF_F_RDONLY_PROG,
+        _ => 0,
+    };
+    for (property, found, wanted) in [
+        (Property::MapType, found.map_type, spec.map_type),
+        (Property::KeySize, found.key_size, spec.key_size),
+        (Property::ValueSize, found.value_size, spec.value_size),
+        (Property::MaxEntries, found.max_entries, entries),
+        (
+            Property::MapFlags,
+            found.map_flags & !own_flags,
+            spec.map_flags & !own_flags,
+        ),
+        (
+            Property::MapExtra,
+            found.map_extra as u32,
+            spec.map_extra as u32,
+        ),
+    ] {
+        // What a bpf map without a key says of it is the kernel's business.
+        let sizes_fixed = matches!(property, Property::KeySize | Property::ValueSize)
+            && matches!(spec.map_type, map_type::RINGBUF | map_type::USER_RINGBUF);
+        if found != wanted && !sizes_fixed {
+            return Err(PinError::Mismatch {
+                property,
+                found,
+                wanted,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The map pinned at `path` if it is what `spec` declares, else a new one, pinned there. The second result says whether
+/// it was there already.
+///
+/// # Errors
+/// [`PinError`]; a new map that could not be pinned is closed.
+pub fn reuse_or_create(
+    path: &Path,
+    spec: &MapSpec<'_>,
+    memlock: Memlock,
+) -> Result<(MapFd, bool), PinError> {
+    // The second round is for the loser of a race whose winner removed its pin at once.
+    for _ in 0..2 {
+        match open_map(path) {
+            Ok(map) => {
+                compare(map.as_fd(), spec)?;
+                return Ok((map, true));
+            }
+            Err(PinError::Open(Errno::ENOENT)) => {}
+            Err(error) => return Err(error),
+        }
+        let map = maps::create(spec, memlock).map_err(PinError::Create)?;
+        match pin(map.as_fd(), path) {
+            Ok(()) => return Ok((map, false)),
+            Err(PinError::Pin(Errno::EEXIST)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(PinError::Pin(Errno::EEXIST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::fake::{install, some_fd, write_to};
+
+    fn info(map_type: u32, max_entries: u32) -> Vec<u8> {
+        [map_type, 7, 4, 4, max_entries, 0]
+            .iter()
+            .flat_map(|value| value.to_ne_bytes())
+            .collect()
+    }
+
+    #[test]
+    fn comparison_normalises_perf_arrays_and_rings() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let cpus = crate::cpus::possible_count().unwrap();
+        let page = crate::sys::page_size() as u32;
+        for (map_type, declared, found, same) in [
+            (map_type::PERF_EVENT_ARRAY, 0, cpus, true),
+            (map_type::PERF_EVENT_ARRAY, 0, cpus + 1, false),
+            (map_type::RINGBUF, 100, page, true),
+            (map_type::RINGBUF, 3 * page, 4 * page, true),
+            (map_type::RINGBUF, 3 * page, 8 * page, false),
+            (map_type::HASH, 3, 4, false),
+            (map_type::HASH, 4, 4, true),
+        ] {
+            let _guard = install(move |_, block| {
+                write_to(block, 8, &info(map_type, found));
+                Some(Ok(0))
+            });
+            let spec = MapSpec {
+                map_type,
+                key_size: 4,
+                value_size: 4,
+                max_entries: declared,
+                ..MapSpec::default()
+            };
+            assert_eq!(
+                compare(null.as_fd(), &spec).is_ok(),
+                same,
+                "{map_type} {declared} {found}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_loser_of_the_race_takes_the_others_map() {
+        let mut pinned = false;
+        let _guard = install(move |command, block| {
+            Some(match command {
+                bpf::cmd::OBJ_GET if pinned => Ok(some_fd()),
+                bpf::cmd::OBJ_GET => Err(Errno::ENOENT),
+                bpf::cmd::MAP_CREATE => Ok(some_fd()),
+                bpf::cmd::OBJ_PIN => {
+                    pinned = true;
+                    Err(Errno::EEXIST)
+                }
+                bpf::cmd::OBJ_GET_INFO_BY_FD => {
+                    write_to(block, 8, &info(map_type::HASH, 9));
+                    Ok(0)
+                }
+                _ => panic!("command {command}"),
+            })
+        });
+        let spec = MapSpec {
+            map_type: map_type::HASH,
+            key_size: 4,
+            value_size: 4,
+            max_entries: 9,
+            ..MapSpec::default()
+        };
+        let path = Path::new("/tmp/no-such-pin");
+        let (map, reused) = reuse_or_create(path, &spec, Memlock::Keep).unwrap();
+        assert!(reused);
+        assert_eq!(map.max_entries(), 9);
+        let other = MapSpec {
+            max_entries: 8,
+            ..spec
+        };
+        assert_eq!(
+            reuse_or_create(path, &other, Memlock::Keep)
+                .unwrap_err()
+                .to_string(),
+            "another map is pinned there: its max_entries is 9, 8 is declared"
+        );
+    }
+}

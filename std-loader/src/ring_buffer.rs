@@ -1,0 +1,284 @@
+//! The consumer of BPF_MAP_TYPE_RINGBUF maps (Linux 5.8).
+//!
+//! Records are handed out where they lie, in the kernel's pages: the data is mapped twice in a row, so even one that
+//! wraps is one slice. A record that the program is still filling (busy) stops the reader, so order is kept; discarded
+//! ones are stepped over. There is one reader of a ring: two that consume from the same map take each other's records.
+
+use core::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
+
+use crate::maps::{map_info, map_type};
+use crate::sys::Errno;
+use crate::sys::ring::{RingPages, Stop};
+
+/// Why a ring, of either kind, cannot be opened or read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RingError {
+    /// A system call failed.
+    Kernel {
+        /// Which: its name.
+        call: &'static str,
+        /// How.
+        errno: Errno,
+    },
+    /// The map is of another type.
+    WrongMapType(u32),
+    /// Positions or lengths that no kernel writes: something else consumes from this ring.
+    Corrupt,
+    /// The pages of a perf ring are not a power of two.
+    BadPageCount(u32),
+    /// More CPUs are online than there is room for rings.
+    TooManyCpus {
+        /// Rings needed.
+        wanted: u32,
+        /// Rings there is room for.
+        room: u32,
+    },
+}
+
+impl fmt::Display for RingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RingError::Kernel { call, errno } => write!(f, "{call}: {errno}"),
+            RingError::WrongMapType(found) => {
+                write!(f, "a map of type {found} is no ring of this kind")
+            }
+            RingError::Corrupt => {
+                f.write_str("positions that no kernel writes: something else reads this ring")
+            }
+            RingError::BadPageCount(pages) => write!(f, "{pages} pages are not a power of two"),
+            RingError::TooManyCpus { wanted, room } => {
+                write!(f, "{wanted} CPUs are online, there is room for {room} rings")
+            }
+        }
+    }
+}
+
+impl core::error::Error for RingError {}
+
+/// For `map_err`: names the call that failed.
+pub(crate) fn call<E: Into<Errno>>(call: &'static str) -> impl Fn(E) -> RingError {
+    move |errno| RingError::Kernel {
+        call,
+        errno: errno.into(),
+    }
+}
+
+pub(crate) fn timespec(timeout: Duration) -> Timespec {
+    // Two years are as good as longer, and fit any kernel's time_t.
+    let timeout = timeout.min(Duration::from_secs(1 << 26));
+    Timespec {
+        tv_sec: timeout.as_secs() as _,
+        tv_nsec: timeout.subsec_nanos() as _,
+    }
+}
+
+/// One ring buffer.
+#[derive(Debug)]
+pub struct RingBuffer {
+    map: OwnedFd,
+    pages: RingPages,
+}
+
+impl AsFd for RingBuffer {
+    /// A descriptor that is readable when there are records: for the caller's own poll or epoll.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+}
+
+impl RingBuffer {
+    /// Maps the ring of a map, whose type and size are asked of the kernel. Reading goes on where the last reader of the
+    /// map stopped. The map may be closed afterwards.
+    ///
+    /// # Errors
+    /// [`RingError::WrongMapType`], or what the kernel says to the descriptor or the mapping.
+    pub fn new(map: BorrowedFd<'_>) -> Result<RingBuffer, RingError> {
+        let info = map_info(map).map_err(call("BPF_OBJ_GET_INFO_BY_FD"))?;
+        if info.map_type != map_type::RINGBUF {
+            return Err(RingError::WrongMapType(info.map_type));
+        }
+        RingBuffer::from_parts(map, info.max_entries)
+    }
+
+    fn from_parts(map: BorrowedFd<'_>, byte_size: u32) -> Result<RingBuffer, RingError> {
+        Ok(RingBuffer {
+            map: rustix::io::fcntl_dupfd_cloexec(map, 0).map_err(call("dup"))?,
+            pages: RingPages::new(map, byte_size).map_err(call("mmap"))?,
+        })
+    }
+
+    /// The ring's size in bytes.
+    #[must_use]
+    pub fn byte_size(&self) -> u32 {
+        self.pages.size()
+    }
+
+    /// Bytes that wait to be read, headers and unfinished records included.
+    #[must_use]
+    pub fn unread(&self) -> u32 {
+        self.pages.unread()
+    }
+
+    /// The next record, if one is complete; it is given back to the kernel when `read` returns.
+    ///
+    /// # Errors
+    /// [`RingError::Corrupt`].
+    pub fn next<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, RingError> {
+        loop {
+            let (bytes, step) = match self.pages.peek() {
+                Ok(record) => record,
+                Err(Stop::Empty | Stop::Busy) => return Ok(None),
+                Err(Stop::Corrupt) => return Err(RingError::Corrupt),
+            };
+            match bytes {
+                Some(bytes) => {
+                    let result = read(bytes);
+                    self.pages.advance(step);
+                    return Ok(Some(result));
+                }
+                None => self.pages.advance(step),
+            }
+        }
+    }
+
+    /// All complete records, without waiting; the result is how many.
+    ///
+    /// # Errors
+    /// [`RingError::Corrupt`].
+    pub fn consume(&mut self, mut each: impl FnMut(&[u8])) -> Result<u32, RingError> {
+        let mut count = 0;
+        while self.next(&mut each)?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// All complete records, after waiting for the first of them for at most `timeout` (`None`: for ever). A signal ends the
+    /// wait early; the result is how many records there were.
+    ///
+    /// # Errors
+    /// What poll(2) says; [`RingError::Corrupt`].
+    pub fn poll(
+        &mut self,
+        timeout: Option<Duration>,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<u32, RingError> {
+        let count = self.consume(&mut each)?;
+        if count > 0 {
+            return Ok(count);
+        }
+        let timeout = timeout.map(timespec);
+        let mut fds = [PollFd::new(&self.map, PollFlags::IN)];
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(0),
+            Ok(_) => self.consume(each),
+            Err(errno) => Err(call("poll")(errno)),
+        }
+    }
+}
+
+/// Several ring buffers behind one epoll descriptor.
+#[derive(Debug)]
+pub struct RingSet<'r> {
+    epoll: OwnedFd,
+    rings: &'r mut [RingBuffer],
+}
+
+impl AsFd for RingSet<'_> {
+    /// The epoll descriptor: readable when any ring has records.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+impl<'r> RingSet<'r> {
+    /// Watches the caller's rings.
+    ///
+    /// # Errors
+    /// What epoll_create1(2) or epoll_ctl(2) says.
+    pub fn new(rings: &'r mut [RingBuffer]) -> Result<RingSet<'r>, RingError> {
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(call("epoll_create1"))?;
+        for (index, ring) in rings.iter().enumerate() {
+            let data = epoll::EventData::new_u64(index as u64);
+            epoll::add(&epoll, ring, data, epoll::EventFlags::IN).map_err(call("epoll_ctl"))?;
+        }
+        Ok(RingSet { epoll, rings })
+    }
+
+    /// All complete records of all rings, without waiting; `each` gets the ring's index with the record.
+    ///
+    /// # Errors
+    /// [`RingError::Corrupt`].
+    pub fn consume(&mut self, mut each: impl FnMut(usize, &[u8])) -> Result<u32, RingError> {
+        let mut count = 0;
+        for (index, ring) in self.rings.iter_mut().enumerate() {
+            count += ring.consume(|bytes| each(index, bytes))?;
+        }
+        Ok(count)
+    }
+
+    /// As [`RingBuffer::poll`], for all rings.
+    ///
+    /// # Errors
+    /// What epoll_wait(2) says; [`RingError::Corrupt`].
+    pub fn poll(
+        &mut self,
+        timeout: Option<Duration>,
+        mut each: impl FnMut(usize, &[u8]),
+    ) -> Result<u32, RingError> {
+        let count = self.consume(&mut each)?;
+        if count > 0 {
+            return Ok(count);
+        }
+        let timeout = timeout.map(timespec);
+        let mut events = [core::mem::MaybeUninit::uninit(); 16];
+        match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
+            Err(rustix::io::Errno::INTR) => Ok(0),
+            Err(errno) => Err(call("epoll_wait")(errno)),
+            Ok((ready, _)) => {
+                let mut count = 0;
+                for event in ready {
+                    let index = event.data.u64() as usize;
+                    if let Some(ring) = self.rings.get_mut(index) {
+                        count += ring.consume(|bytes| each(index, bytes))?;
+                    }
+                }
+                Ok(count)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::ring::{BUSY, DISCARDED, tests::ring_file};
+
+    #[test]
+    fn records_in_order_until_one_is_busy() {
+        let file = ring_file(
+            4096,
+            (1 << 32) - 24,
+            &[(0, b"first"), (DISCARDED, &[0; 100]), (0, &[]), (0, b"third"), (BUSY, b"no")],
+        );
+        let mut ring = RingBuffer::from_parts(file.as_fd(), 4096).unwrap();
+        assert_eq!(ring.next(<[u8]>::len).unwrap(), Some(5));
+        let mut seen = Vec::new();
+        assert_eq!(ring.consume(|bytes| seen.push(bytes.to_vec())).unwrap(), 2);
+        assert_eq!(seen, [b"".to_vec(), b"third".to_vec()]);
+        assert_eq!((ring.unread(), ring.byte_size()), (16, 4096));
+    }
+
+    #[test]
+    fn a_corrupt_ring_is_an_error() {
+        let file = ring_file(4096, 0, &[(4000, b"x")]);
+        let mut ring = RingBuffer::from_parts(file.as_fd(), 4096).unwrap();
+        assert_eq!(ring.consume(|_| {}), Err(RingError::Corrupt));
+    }
+}

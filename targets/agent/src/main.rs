@@ -1,0 +1,2 @@
+//! The corelo command.
+fn main() {}

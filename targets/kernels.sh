@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# shellcheck shell=bash
+#
+# Debian kernels for the boot tests: `. kernels.sh; kernel_image KERNEL` prints the path of a bootable image.
+#
+# KERNEL is ARCH-SERIES: armhf, arm64, amd64, riscv64 or s390x, and 5.10, 6.1, 6.12 or 7.2 (what Debian's bullseye, bookworm,
+# trixie and sid ship). The package is fetched once, with an apt configuration of its own (nothing of the host's apt is read or
+# changed, and the archive's signatures are checked), and only its kernel is kept, under $CORELO_CACHE.
+
+CORELO_CACHE=${CORELO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/corelo}
+CORELO_MIRROR=${CORELO_MIRROR:-http://deb.debian.org/debian}
+CORELO_SECURITY_MIRROR=${CORELO_SECURITY_MIRROR:-http://deb.debian.org/debian-security}
+
+kernel_fail() {
+    echo "kernels.sh: $*" >&2
+    return 1
+}
+
+kernel_arch() { echo "${1%%-*}"; }
+
+kernel_series() { echo "${1#*-}"; }
+
+kernel_suite() {
+    case $1 in
+    5.10) echo bullseye ;;
+    6.1) echo bookworm ;;
+    6.12) echo trixie ;;
+    7.*) echo sid ;;
+    *) kernel_fail "no Debian suite is known for series '$1' (5.10, 6.1, 6.12, 7.2)" ;;
+    esac
+}
+
+# The version whose BTF the test corpus holds; taken while the archive has it, so that a test is repeatable.
+kernel_preferred() {
+    case $1 in
+    5.10) echo 5.10.0-32 ;;
+    6.1) echo 6.1.0-50 ;;
+    6.12) echo 6.12.117+deb13 ;;
+    7.2) echo 7.2.13+deb14 ;;
+    esac
+}
+
+kernel_flavour() {
+    case $1 in
+    armhf) echo armmp ;;
+    amd64 | arm64 | riscv64 | s390x) echo "$1" ;;
+    *) kernel_fail "no kernel flavour is known for architecture '$1' (armhf, arm64, amd64, riscv64, s390x)" ;;
+    esac
+}
+
+# kernel_apt ARCH SUITE COMMAND...: apt as if the machine were a bare ARCH with SUITE.
+kernel_apt() {
+    local arch=$1 suite=$2 root config
+    shift 2
+    root=$CORELO_CACHE/apt/$arch-$suite
+    config=$root/apt.conf
+    if [ ! -e "$config" ]; then
+        mkdir -p "$root/etc" "$root/state/lists/partial" "$root/cache/archives/partial"
+        case $suite in
+        *-security) echo "deb $CORELO_SECURITY_MIRROR $suite main" ;;
+        *) echo "deb $CORELO_MIRROR $suite main" ;;
+        esac >"$root/etc/sources.list"
+        # Valid-Until is not looked at: a mirror's snapshot of sid may be weeks old and is still signed.
+        cat >"$config" <<CONF
+Dir::Etc "$root/etc";
+Dir::Etc::SourceList "$root/etc/sources.list";
+Dir::Etc::SourceParts "-";
+Dir::Etc::Parts "/dev/null";
+Dir::Etc::Main "/dev/null";
+Dir::Etc::Preferences "/dev/null";
+Dir::Etc::PreferencesParts "/dev/null";
+Dir::Etc::Trusted "/usr/share/keyrings/debian-archive-keyring.gpg";
+Dir::Etc::TrustedParts "/etc/apt/trusted.gpg.d";
+Dir::State "$root/state";
+Dir::State::status "/dev/null";
+Dir::Cache "$root/cache";
+APT::Architecture "$arch";
+APT::Architectures { "$arch"; };
+APT::Sandbox::User "root";
+Acquire::Languages "none";
+Acquire::Check-Valid-Until "false";
+Acquire::Retries "3";
+CONF
+    fi
+    APT_CONFIG=$config "$@"
+}
+
+# The package of one architecture, series and suite: the preferred version, else the newest.
+kernel_package() {
+    local arch=$1 series=$2 suite=$3 flavour preferred names wanted
+    flavour=$(kernel_flavour "$arch") || return
+    preferred=$(kernel_preferred "$series")
+    kernel_apt "$arch" "$suite" apt-get -qq update >&2 || return
+    names=$(kernel_apt "$arch" "$suite" apt-cache pkgnames "linux-image-$series" |
+        grep -E "^linux-image-${series//./\\.}[.][0-9][^-]*(-[0-9][0-9a-z.]*)?-$flavour(-unsigned)?$" | sort -V)
+    for wanted in "linux-image-$preferred-$flavour" "linux-image-$preferred-$flavour-unsigned"; do
+        if grep -qxF "$wanted" <<<"$names"; then
+            echo "$wanted"
+            return
+        fi
+    done
+    wanted=$(tail -n 1 <<<"$names")
+    [ -n "$wanted" ] || return 1
+    echo "kernels.sh: $suite no longer has $preferred for $arch, taking $wanted" >&2
+    echo "$wanted"
+}
+
+# kernel_image KERNEL: the path of the image; it lies in a directory named after its package.
+kernel_image() {
+    local kernel=$1 arch series suite home package from part work image
+    arch=$(kernel_arch "$kernel") series=$(kernel_series "$kernel")
+    suite=$(kernel_suite "$series") || return
+    kernel_flavour "$arch" >/dev/null || return
+    home=$CORELO_CACHE/kernels/$kernel
+    image=$(find "$home" -name 'vmlinu[xz]*' -size +1M 2>/dev/null | sort -V | tail -n 1)
+    if [ -n "$image" ]; then
+        echo "$image"
+        return
+    fi
+    for from in "$suite" "$suite-security"; do
+        [ "$from" = sid-security ] && continue
+        package=$(kernel_package "$arch" "$series" "$from") && break
+        package=
+    done
+    [ -n "$package" ] || kernel_fail "no linux-image package for $kernel in $suite" || return
+    echo "kernels.sh: $kernel is $package ($from)" >&2
+    work=$(mktemp -d "$CORELO_CACHE/unpack.XXXXXX") || return
+    # Since 7.x linux-image-* is empty and the image is in linux-binary-*.
+    for part in "$package" "${package/#linux-image-/linux-binary-}"; do
+        (cd "$work" && kernel_apt "$arch" "$from" apt-get -qq download "$part" >&2) || break
+        dpkg-deb --fsys-tarfile "$work/${part%%_*}"_*.deb |
+            tar -x -C "$work" --wildcards --no-anchored 'vmlinu[xz]*' 2>/dev/null
+        image=$(find "$work" -type f -name 'vmlinu[xz]*' -size +1M | head -n 1)
+        [ -z "$image" ] || break
+    done
+    if [ -z "$image" ]; then
+        rm -rf "$work"
+        kernel_fail "no kernel image inside $package"
+        return
+    fi
+    mkdir -p "$home/$package"
+    mv "$image" "$home/$package/"
+    rm -rf "$work"
+    echo "$home/$package/$(basename "$image")"
+}

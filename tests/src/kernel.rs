@@ -1,0 +1,212 @@
+//! What this machine can do, and what the kernel holds for this process.
+//!
+//! No syscall is made here: capabilities come from `/proc/self/status`, ids from `/proc/self/fdinfo`, and the rest from `bpftool`
+//! where it is installed.
+
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
+use std::process::Command;
+
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_BPF: u32 = 39;
+
+fn status_field(name: &str) -> Option<String> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| {
+        line.strip_prefix(name)?
+            .strip_prefix(':')
+            .map(|rest| rest.trim().to_owned())
+    })
+}
+
+/// Whether the effective user is root.
+#[must_use]
+pub fn is_root() -> bool {
+    status_field("Uid")
+        .and_then(|ids| ids.split_whitespace().nth(1).map(|id| id == "0"))
+        .unwrap_or(false)
+}
+
+fn has_capability(number: u32) -> bool {
+    let effective = status_field("CapEff")
+        .and_then(|hex| u64::from_str_radix(&hex, 16).ok())
+        .unwrap_or(0);
+    effective >> number & 1 == 1
+}
+
+/// Why this process cannot load programs, or `None` if nothing speaks against it: root, a capability that bpf(2) asks for, a
+/// kernel that lists its programs (where bpftool is there to ask), kernel BTF.
+#[must_use]
+pub fn obstacle() -> Option<String> {
+    if !is_root() {
+        return Some("not root".to_owned());
+    }
+    if !has_capability(CAP_SYS_ADMIN) && !has_capability(CAP_BPF) {
+        return Some("neither CAP_SYS_ADMIN nor CAP_BPF".to_owned());
+    }
+    if has_bpftool()
+        && let Err(error) = bpftool(&["prog", "list"])
+    {
+        return Some(format!("bpf(2) does not work: {error}"));
+    }
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Some("no /sys/kernel/btf/vmlinux".to_owned());
+    }
+    None
+}
+
+/// Whether `CORELO_REQUIRE_KERNEL=1` turns skipped kernel tests into failures.
+#[must_use]
+pub fn kernel_is_required() -> bool {
+    std::env::var("CORELO_REQUIRE_KERNEL").is_ok_and(|value| value == "1")
+}
+
+/// Whether a test that needs the kernel may go on; `reason` says what for. If not, a line says why it is skipped.
+///
+/// # Panics
+/// Instead of skipping, when `CORELO_REQUIRE_KERNEL=1`.
+#[must_use]
+pub fn require_kernel(reason: &str) -> bool {
+    match obstacle() {
+        None => true,
+        Some(obstacle) => {
+            skip(reason, &obstacle);
+            false
+        }
+    }
+}
+
+/// Prints that a test is skipped: for what the machine lacks beyond [`require_kernel`].
+///
+/// # Panics
+/// Instead of printing, when `CORELO_REQUIRE_KERNEL=1`.
+pub fn skip(reason: &str, obstacle: &str) {
+    assert!(
+        !kernel_is_required(),
+        "CORELO_REQUIRE_KERNEL=1, but cannot {reason}: {obstacle}"
+    );
+    println!("skipped: cannot {reason}: {obstacle}");
+}
+
+/// What the descriptors of this process point to, sorted: to be compared before and after. Tests of one process share the
+/// descriptors, so a leak test is alone in its process or its file.
+#[must_use]
+pub fn fds() -> Vec<String> {
+    let own = format!("/proc/{}/fd", std::process::id());
+    let mut links: Vec<String> = fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .map(|link| link.to_string_lossy().into_owned())
+        // The directory that is being read here.
+        .filter(|link| *link != own && link != "/proc/self/fd")
+        .collect();
+    links.sort();
+    links
+}
+
+/// The descriptors of [`fds`] that belong to BPF or perf: programs, maps, links, BTF, events. Other threads of a test process
+/// that open files do not disturb it.
+#[must_use]
+pub fn bpf_fds() -> Vec<String> {
+    fds()
+        .into_iter()
+        .filter(|link| {
+            ["bpf", "btf", "perf"]
+                .iter()
+                .any(|word| link.contains(word))
+        })
+        .collect()
+}
+
+fn fdinfo_id(fd: BorrowedFd<'_>, key: &str) -> Option<u32> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    info.lines().find_map(|line| {
+        line.strip_prefix(key)?
+            .trim_start_matches(':')
+            .trim()
+            .parse()
+            .ok()
+    })
+}
+
+/// The id of the program behind a descriptor.
+#[must_use]
+pub fn prog_id(fd: BorrowedFd<'_>) -> Option<u32> {
+    fdinfo_id(fd, "prog_id")
+}
+
+/// The id of the map behind a descriptor.
+#[must_use]
+pub fn map_id(fd: BorrowedFd<'_>) -> Option<u32> {
+    fdinfo_id(fd, "map_id")
+}
+
+/// Whether bpftool can be run.
+#[must_use]
+pub fn has_bpftool() -> bool {
+    Command::new("bpftool")
+        .arg("version")
+        .output()
+        .is_ok_and(|out| out.status.success())
+}
+
+/// What `bpftool -j` prints with these arguments: JSON text.
+///
+/// # Errors
+/// A text with what bpftool said.
+pub fn bpftool(args: &[&str]) -> Result<String, String> {
+    let out = run_bpftool(Command::new("bpftool").arg("-j").args(args))?;
+    String::from_utf8(out).map_err(|error| error.to_string())
+}
+
+/// What bpftool prints with these arguments, as plain text.
+///
+/// # Errors
+/// A text with what bpftool said.
+pub fn bpftool_plain(args: &[&str]) -> Result<String, String> {
+    let out = run_bpftool(Command::new("bpftool").args(args))?;
+    String::from_utf8(out).map_err(|error| error.to_string())
+}
+
+fn run_bpftool(command: &mut Command) -> Result<Vec<u8>, String> {
+    let out = command
+        .output()
+        .map_err(|error| format!("bpftool: {error}"))?;
+    if out.status.success() {
+        return Ok(out.stdout);
+    }
+    // With -j an error is on stdout.
+    Err(format!(
+        "bpftool: {} {} {}",
+        out.status,
+        String::from_utf8_lossy(&out.stdout).trim(),
+        String::from_utf8_lossy(&out.stderr).trim()
+    ))
+}
+
+/// The instructions of a loaded program after the verifier rewrote them, as raw bytes in the machine's order.
+///
+/// # Errors
+/// A text, if the descriptor is no program's or bpftool refuses.
+pub fn xlated_insns(prog: BorrowedFd<'_>) -> Result<Vec<u8>, String> {
+    let id = prog_id(prog).ok_or("the descriptor is not a program's")?;
+    let file = std::env::temp_dir().join(format!("corelo-xlated-{}-{id}", std::process::id()));
+    let file_name = file
+        .to_str()
+        .ok_or("the temporary directory's name is not UTF-8")?;
+    let dumped = bpftool(&[
+        "prog",
+        "dump",
+        "xlated",
+        "id",
+        &id.to_string(),
+        "file",
+        file_name,
+    ]);
+    let bytes = dumped.and_then(|_| fs::read(&file).map_err(|error| error.to_string()));
+    // The file is not there when the dump failed.
+    let _ = fs::remove_file(&file);
+    bytes
+}
