@@ -70,7 +70,7 @@ esac
 case $arch in
 amd64) machine=(-M q35) console=ttyS0 default_mem=512 ;;
 arm64) machine=(-M virt -cpu cortex-a57) console=ttyAMA0 default_mem=512 ;;
-armhf) machine=(-M virt,highmem=off -cpu cortex-a15) console=ttyAMA0 default_mem=256 ;;
+armhf) machine=(-M "virt,highmem=off" -cpu cortex-a15) console=ttyAMA0 default_mem=256 ;;
 riscv64) machine=(-M virt) console=ttyS0 default_mem=512 ;;
 s390x) machine=(-M s390-ccw-virtio) console=ttysclp0 default_mem=512 ;;
 esac
@@ -109,7 +109,10 @@ done
 accel=${CORELO_QEMU_ACCEL:-tcg}
 if [ "$arch" = amd64 ]; then
     # arch-capabilities: a host that is itself a guest may refuse the register.
-    [ "$accel" = kvm ] && machine+=(-cpu host,arch-capabilities=off) || machine+=(-cpu max)
+    case $accel in
+    kvm) machine+=(-cpu "host,arch-capabilities=off") ;;
+    *) machine+=(-cpu max) ;;
+    esac
 fi
 
 started=$(date +%s%N)

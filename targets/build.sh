@@ -85,15 +85,16 @@ target=$1
 shift
 package=corelo profile=device manifest=$here/../Cargo.toml options=()
 while [ $# -gt 0 ]; do
-    case $1 in
-    --)
+    if [ "$1" = -- ]; then
         shift
         options=("$@")
         break
-        ;;
-    -p | --package) [ $# -ge 2 ] && package=$2 || usage ;;
-    --profile) [ $# -ge 2 ] && profile=$2 || usage ;;
-    --manifest-path) [ $# -ge 2 ] && manifest=$2 || usage ;;
+    fi
+    [ $# -ge 2 ] || usage
+    case $1 in
+    -p | --package) package=$2 ;;
+    --profile) profile=$2 ;;
+    --manifest-path) manifest=$2 ;;
     *) usage ;;
     esac
     shift 2
@@ -135,7 +136,12 @@ debian)
     fi
     export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
     cargo=(/usr/bin/cargo build)
-    $hosted && cargo+=(-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size) || cargo+=(-Zbuild-std=core,compiler_builtins)
+    if $hosted; then
+        # Naming features drops the default ones, backtraces among them.
+        cargo+=("-Zbuild-std=std,panic_abort" -Zbuild-std-features=optimize_for_size)
+    else
+        cargo+=("-Zbuild-std=core,compiler_builtins")
+    fi
     ;;
 *) usage ;;
 esac
@@ -161,7 +167,7 @@ case $target in
         "$linker" -x c -Os -c -o "$shim/stub.o" - && ar rcs "$shim/libunwind_stub.a" "$shim/stub.o"; } || exit 1
     echo 'GROUP ( -lgcc_eh -lgcc -lc -lunwind_stub )' >"$shim/libunwind.a"
     rustflags+=" -C link-self-contained=no -L native=$musl -L native=$shim"
-    for object in -nostartfiles "$musl/crt1.o" "$musl/crti.o" "$musl/crtn.o"; do
+    for object in -nostartfiles "$musl/crt1.o" "$musl/crti.o" -lc "$musl/crtn.o"; do
         rustflags+=" -C link-arg=$object"
     done
     ;;
@@ -175,7 +181,7 @@ trap 'rm -f "$messages"' EXIT
     --message-format=json-render-diagnostics "${options[@]+"${options[@]}"}" >"$messages" || exit 1
 
 # The last artifact of the package is its program, else its library.
-id=$(grep '"reason":"compiler-artifact"' "$messages" | grep -E "\"package_id\":\"path[+][^\"]*(/|#)$package[@#\"]" | tail -n 1)
+id=$(grep '"reason":"compiler-artifact"' "$messages" | grep -E "\"package_id\":\"path[+][^\"]*(/|#)${package}[@#\"]" | tail -n 1)
 [ -n "$id" ] || id=$(grep '"reason":"compiler-artifact"' "$messages" | grep '"package_id":"path+' | tail -n 1)
 built=$(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' <<<"$id")
 [ -n "$built" ] || built=$(sed -n 's/.*"filenames":\["\([^"]*\)".*/\1/p' <<<"$id")

@@ -52,12 +52,8 @@ pub enum Part {
     Queries,
     /// Kernel types that answer them.
     Candidates,
-    /// CO-RE root types.
-    Roots,
     /// One decision per distinct relocation.
     Decisions,
-    /// What candidates in modules give, one per candidate and decision.
-    ModuleOutcomes,
     /// Linked instructions of one program.
     Insns,
     /// Subprograms of one program, in the order they were appended.
@@ -70,8 +66,6 @@ pub enum Part {
     LineInfo,
     /// The object's BTF as the kernel is given it.
     Btf,
-    /// Which candidates match how many relocations.
-    Matches,
     /// A minimal BTF under construction.
     Tailor,
     /// A window over a kernel BTF that is read piece by piece.
@@ -97,16 +91,13 @@ impl Part {
             Self::Externs => "externs",
             Self::Queries => "queries",
             Self::Candidates => "candidates",
-            Self::Roots => "roots",
             Self::Decisions => "decisions",
-            Self::ModuleOutcomes => "module_outcomes",
             Self::Insns => "insns",
             Self::Layout => "layout",
             Self::References => "references",
             Self::FuncInfo => "func_info",
             Self::LineInfo => "line_info",
             Self::Btf => "btf",
-            Self::Matches => "matches",
             Self::Tailor => "tailor",
             Self::Window => "window",
             Self::Descriptors => "descriptors",

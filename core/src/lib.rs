@@ -9,3 +9,6 @@ pub mod bytes;
 pub mod insn;
 pub mod limits;
 pub mod relo;
+pub mod link;
+pub mod object;
+pub mod prepare;

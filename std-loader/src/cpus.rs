@@ -76,7 +76,7 @@ impl Cpus {
     }
 
     /// Their numbers, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = u32> + Clone + '_ {
         (0..64 * self.words.len() as u32).filter(|cpu| self.contains(*cpu))
     }
 }

@@ -1,10 +1,38 @@
-//! Corelo loader.
+//! Corelo loader: what `corelo-core` prepares, in the kernel.
+//!
+//! `corelo-core` decides everything about types and never makes a system call; this crate makes the system calls and
+//! decides nothing about types. It finds the kernel's BTF, owns the descriptors, and hands bytes to and fro.
+//!
+//! ```text
+//! kernel         the kernel's BTF: mapped where the kernel allows it, else read; modules one at a time
+//! version, cpus  which kernel this is, how many CPUs
+//! maps           creation with what old kernels need; access by bytes or plain-old-data types
+//! programs       BTF and programs loaded, with a verifier log only after a failure; test runs
+//! links          attachment, one file for each kind of target; dropping a link detaches
+//! ring_buffer    records of BPF ring buffers, read where they lie
+//! perf_buffer    records of per-CPU perf rings, for older kernels and programs
+//! pin            names on a bpf file system, and maps shared between loaders
+//! sys            bpf(2), perf_event_open(2), mappings: the only `unsafe` of the workspace's libraries
+//! ```
+//!
+//! # What is promised
+//!
+//! - The way from an object to loaded, attached programs and to their records uses no heap: buffers come from the caller,
+//!   paths and names are put together on the stack, and what is large (a kernel's BTF that cannot be mapped, a verifier
+//!   log that grows) is a private mapping.
+//! - Every descriptor has an owner and is close-on-exec; whatever fails on the way leaves none open.
+//! - Errors are small `Copy` values with the kernel's number in them ([`sys::Errno`]).
+//! - A retry is always bounded: programs that EAGAIN interrupts, verifier logs that never fit.
 
-mod files;
-mod memlock;
 pub mod cpus;
+mod files;
 pub mod kernel;
+pub mod links;
 pub mod maps;
+mod memlock;
+pub mod perf_buffer;
+pub mod pin;
 pub mod programs;
+pub mod ring_buffer;
 pub mod sys;
 pub mod version;

@@ -143,7 +143,7 @@ pub fn create(spec: &MapSpec<'_>, memlock: Memlock) -> Result<MapFd, Errno> {
         btf_vmlinux_value_type_id: spec.btf_vmlinux_value_type_id,
         map_extra: spec.map_extra,
         value_type_btf_obj_fd: fd(spec.value_type_btf_obj_fd),
-        ..attr::MapCreate::ZERO
+        ..attr::zeroed()
     };
     let mut result = bpf::map_create(&block);
     if result
@@ -469,7 +469,10 @@ mod tests {
             crate::cpus::possible_count()
         );
         assert_eq!(normalized_entries(map_type::RINGBUF, 1), Ok(page));
-        assert_eq!(normalized_entries(map_type::RINGBUF, 5 * page), Ok(8 * page));
+        assert_eq!(
+            normalized_entries(map_type::RINGBUF, 5 * page),
+            Ok(8 * page)
+        );
         assert_eq!(
             normalized_entries(map_type::RINGBUF, u32::MAX),
             Err(Errno::E2BIG)
@@ -528,7 +531,11 @@ mod tests {
         let count = Rc::clone(&calls);
         let guard = install(move |_, _| {
             *count.borrow_mut() += 1;
-            let errno = if *count.borrow() == 1 { Errno::E2BIG } else { Errno::EINVAL };
+            let errno = if *count.borrow() == 1 {
+                Errno::E2BIG
+            } else {
+                Errno::EINVAL
+            };
             Some(Err(errno))
         });
         let error = create(&spec(null.as_fd()), Memlock::Keep).err();
@@ -541,9 +548,7 @@ mod tests {
 
     #[test]
     fn slices_of_the_wrong_length_never_reach_the_kernel() {
-        let guard = install(|command, _| {
-            (command == bpf::cmd::MAP_CREATE).then(|| Ok(some_fd()))
-        });
+        let guard = install(|command, _| (command == bpf::cmd::MAP_CREATE).then(|| Ok(some_fd())));
         let map = create(
             &MapSpec {
                 map_type: map_type::HASH,

@@ -43,7 +43,7 @@ fn raise(now: Rlimit, mut set: impl FnMut(Rlimit) -> bool) -> bool {
         current: None,
         maximum: None,
     };
-    if set(none.clone()) {
+    if set(none) {
         return true;
     }
     let hard = Rlimit {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_eperm_on_old_kernels_and_where_allowed() {
+    fn case_31_only_eperm_on_old_kernels_and_where_allowed() {
         let old = KernelVersion::new(5, 10, 200);
         let new = KernelVersion::new(5, 11, 0);
         assert!(wanted(Errno::EPERM, Memlock::RaiseIfRefused, old));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn never_lowered() {
+    fn case_31_never_lowered() {
         let limit = |current, maximum| Rlimit { current, maximum };
         // (now, may go unlimited, result, what was set in the end)
         for (now, privileged, want) in [

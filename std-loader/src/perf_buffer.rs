@@ -222,7 +222,7 @@ impl<'r> PerfBuffer<'r> {
             return Ok(count);
         }
         let timeout = timeout.map(timespec);
-        let mut events = [core::mem::MaybeUninit::uninit(); 16];
+        let mut events = [const { core::mem::MaybeUninit::uninit() }; 16];
         match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
             Err(rustix::io::Errno::INTR) => Ok(0),
             Err(errno) => Err(call("epoll_wait")(errno)),
@@ -260,12 +260,17 @@ mod tests {
     }
 
     #[test]
-    fn samples_losses_and_wrapped_records() {
+    fn case_36_samples_losses_and_wrapped_records() {
         let long = sample(&[8; 60]);
         let file = perf_file(
             page_size() as u64,
             page_size() as u64 - 32,
-            &[(9, &sample(&[1; 4])), (9, &long), (2, &lost(5)), (1, &[0; 8])],
+            &[
+                (9, &sample(&[1; 4])),
+                (9, &long),
+                (2, &lost(5)),
+                (1, &[0; 8]),
+            ],
         );
         let open = || PerfRing {
             cpu: 3,
@@ -276,7 +281,9 @@ mod tests {
             let mut seen = Vec::new();
             let mut ring = open();
             while ring
-                .next(scratch, &mut |cpu, record| seen.push(format!("{cpu} {record:?}")))
+                .next(scratch, &mut |cpu, record| {
+                    seen.push(format!("{cpu} {record:?}"))
+                })
                 .unwrap()
             {}
             seen
@@ -290,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapped_record_is_put_together() {
+    fn case_36_a_wrapped_record_is_put_together() {
         let data: Vec<u8> = (0..60).collect();
         let file = perf_file(
             page_size() as u64,

@@ -5,6 +5,7 @@
 
 use core::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, mkdir, unlink};
@@ -21,7 +22,7 @@ pub enum PinError {
     Path(Errno),
     /// A directory on the way cannot be made.
     Directory(Errno),
-    /// The kernel refuses the pin: EEXIST taken, EINVAL not on a bpf file system.
+    /// The kernel refuses the pin: EEXIST taken, EPERM not on a bpf file system (or not allowed).
     Pin(Errno),
     /// The pin cannot be opened.
     Open(Errno),
@@ -75,8 +76,11 @@ impl fmt::Display for PinError {
         match self {
             PinError::Path(errno) => write!(f, "not a path for a pin: {errno}"),
             PinError::Directory(errno) => write!(f, "cannot make the pin's directory: {errno}"),
-            PinError::Pin(Errno::EINVAL) => {
-                f.write_str("cannot pin: invalid argument (EINVAL): is it on a bpf file system")
+            PinError::Pin(errno @ Errno::EPERM) => {
+                write!(
+                    f,
+                    "cannot pin: {errno}: not allowed, or not on a bpf file system"
+                )
             }
             PinError::Pin(errno) => write!(f, "cannot pin: {errno}"),
             PinError::Open(errno) => write!(f, "cannot open the pin: {errno}"),
@@ -108,24 +112,19 @@ pub fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), PinError> {
     bpf::obj_pin(object, c_path.as_c_str()).map_err(PinError::Pin)
 }
 
+/// Makes the missing directories, one by one from the root; no recursion, for a path is as long as the caller likes.
 fn make_directories(path: &Path) -> Result<(), PinError> {
-    if path.as_os_str().is_empty() {
-        return Ok(());
-    }
-    let c_path = CPath::new(path).map_err(PinError::Path)?;
-    match mkdir(c_path.as_c_str(), Mode::RWXU) {
-        // Also by another loader, a moment ago.
-        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-        Err(rustix::io::Errno::NOENT) => {
-            let parent = path.parent().ok_or(PinError::Directory(Errno::ENOENT))?;
-            make_directories(parent)?;
-            match mkdir(c_path.as_c_str(), Mode::RWXU) {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-                Err(errno) => Err(PinError::Directory(errno.into())),
-            }
+    let bytes = path.as_os_str().as_bytes();
+    let ends = (1..=bytes.len()).filter(|end| *end == bytes.len() || bytes[*end] == b'/');
+    for end in ends {
+        let prefix = CPath::from_bytes(&bytes[..end]).map_err(PinError::Path)?;
+        match mkdir(prefix.as_c_str(), Mode::RWXU) {
+            // Also where another loader made it a moment ago.
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(errno) => return Err(PinError::Directory(errno.into())),
         }
-        Err(errno) => Err(PinError::Directory(errno.into())),
     }
+    Ok(())
 }
 
 /// Removes a pin; the object lives on while anybody holds it.
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn comparison_normalises_perf_arrays_and_rings() {
+    fn case_33_comparison_normalises_perf_arrays_and_rings() {
         let null = std::fs::File::open("/dev/null").unwrap();
         let cpus = crate::cpus::possible_count().unwrap();
         let page = crate::sys::page_size() as u32;
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loser_of_the_race_takes_the_others_map() {
+    fn case_33_the_loser_of_the_race_takes_the_others_map() {
         let mut pinned = false;
         let _guard = install(move |command, block| {
             Some(match command {

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_program_is_loaded_once_without_a_log() {
+    fn case_30_a_good_program_is_loaded_once_without_a_log() {
         let (result, calls) = load(spec(), &mut &mut [0u8; 64][..], |_, block| {
             assert_eq!(u32_at(block, LOG_SIZE), 0);
             Ok(some_fd())
@@ -360,9 +360,13 @@ mod tests {
     }
 
     #[test]
-    fn eagain_is_retried_five_times() {
+    fn case_31_eagain_is_retried_five_times() {
         let (result, calls) = load(spec(), &mut &mut [][..], |call, _| {
-            if call <= 5 { Err(Errno::EAGAIN) } else { Ok(some_fd()) }
+            if call <= 5 {
+                Err(Errno::EAGAIN)
+            } else {
+                Ok(some_fd())
+            }
         });
         assert_eq!((result, calls), (Ok(()), 6));
         let (result, calls) = load(spec(), &mut &mut [][..], |_, _| Err(Errno::EAGAIN));
@@ -370,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_grows_to_the_stated_size_at_once() {
+    fn case_30_the_log_grows_to_the_stated_size_at_once() {
         let mut log = GrowingLog::new(256, 1 << 20);
         let (result, calls) = load(spec(), &mut log, |_, block| {
             let size = u32_at(block, LOG_SIZE);
@@ -379,7 +383,11 @@ mod tests {
             }
             set_u32(block, TRUE_SIZE, 5000);
             write_to(block, LOG_BUF, b"R0 invalid\0");
-            Err(if size < 5000 { Errno::ENOSPC } else { Errno::EACCES })
+            Err(if size < 5000 {
+                Errno::ENOSPC
+            } else {
+                Errno::EACCES
+            })
         });
         let failure = result.unwrap_err();
         assert_eq!((failure.errno, calls), (Errno::EACCES, 3));
@@ -388,10 +396,14 @@ mod tests {
     }
 
     #[test]
-    fn enospc_for_ever_and_efault_for_ever_end() {
+    fn case_30_enospc_for_ever_and_efault_for_ever_end() {
         let mut log = GrowingLog::new(256, usize::MAX >> 20);
         let (result, calls) = load(spec(), &mut log, |call, _| {
-            Err(if call == 1 { Errno::EACCES } else { Errno::ENOSPC })
+            Err(if call == 1 {
+                Errno::EACCES
+            } else {
+                Errno::ENOSPC
+            })
         });
         let failure = result.unwrap_err();
         assert_eq!(failure.errno, Errno::EACCES);
@@ -402,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_buffer_keeps_the_tail_and_the_errno_of_the_first_try() {
+    fn case_30_a_fixed_buffer_keeps_the_tail_and_the_errno_of_the_first_try() {
         let mut buffer = [0xffu8; 128];
         let (result, calls) = load(spec(), &mut &mut buffer[..], |_, block| {
             if u32_at(block, LOG_SIZE) == 0 {
@@ -419,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn an_optional_attach_type_is_left_out() {
+    fn case_26_an_optional_attach_type_is_left_out() {
         let xdp = ProgramSpec {
             expected_attach_type: 37,
             attach_type_optional: true,
@@ -444,7 +456,10 @@ mod tests {
     #[test]
     fn eperm_on_this_kernel_is_final() {
         let (result, calls) = load(spec(), &mut &mut [][..], |_, _| Err(Errno::EPERM));
-        assert_eq!(result.unwrap_err().to_string(), "the kernel refuses it: operation not permitted (EPERM)");
+        assert_eq!(
+            result.unwrap_err().to_string(),
+            "the kernel refuses it: operation not permitted (EPERM)"
+        );
         assert_eq!(calls, 1);
     }
 

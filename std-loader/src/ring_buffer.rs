@@ -52,7 +52,10 @@ impl fmt::Display for RingError {
             }
             RingError::BadPageCount(pages) => write!(f, "{pages} pages are not a power of two"),
             RingError::TooManyCpus { wanted, room } => {
-                write!(f, "{wanted} CPUs are online, there is room for {room} rings")
+                write!(
+                    f,
+                    "{wanted} CPUs are online, there is room for {room} rings"
+                )
             }
         }
     }
@@ -202,8 +205,7 @@ impl<'r> RingSet<'r> {
     /// # Errors
     /// What epoll_create1(2) or epoll_ctl(2) says.
     pub fn new(rings: &'r mut [RingBuffer]) -> Result<RingSet<'r>, RingError> {
-        let epoll =
-            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(call("epoll_create1"))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(call("epoll_create1"))?;
         for (index, ring) in rings.iter().enumerate() {
             let data = epoll::EventData::new_u64(index as u64);
             epoll::add(&epoll, ring, data, epoll::EventFlags::IN).map_err(call("epoll_ctl"))?;
@@ -237,7 +239,7 @@ impl<'r> RingSet<'r> {
             return Ok(count);
         }
         let timeout = timeout.map(timespec);
-        let mut events = [core::mem::MaybeUninit::uninit(); 16];
+        let mut events = [const { core::mem::MaybeUninit::uninit() }; 16];
         match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
             Err(rustix::io::Errno::INTR) => Ok(0),
             Err(errno) => Err(call("epoll_wait")(errno)),
@@ -265,7 +267,13 @@ mod tests {
         let file = ring_file(
             4096,
             (1 << 32) - 24,
-            &[(0, b"first"), (DISCARDED, &[0; 100]), (0, &[]), (0, b"third"), (BUSY, b"no")],
+            &[
+                (0, b"first"),
+                (DISCARDED, &[0; 100]),
+                (0, &[]),
+                (0, b"third"),
+                (BUSY, b"no"),
+            ],
         );
         let mut ring = RingBuffer::from_parts(file.as_fd(), 4096).unwrap();
         assert_eq!(ring.next(<[u8]>::len).unwrap(), Some(5));

@@ -17,8 +17,9 @@
 //     CORELO-CMD N exit=E rss_kib=R ms=T cmd=...     E is 128 + the signal's number for a killed command
 //     CORELO-EXIT: E                                 the first E that is not 0, else 0
 //
-// rss_kib is wait4's ru_maxrss. The kernel carries the forking process's own peak over into it, so it is never below
-// the `rss_floor_kib` of @info.
+// rss_kib is the command's own peak: the larger of VmHWM and of what is resident when it is about to end (for which it is
+// traced). The ru_maxrss of wait4 would not do: the kernel carries this process's size over into it. The kernel counts VmHWM in
+// batches, so a peak before the end may be up to some 256 KiB higher than the figure.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,6 +32,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/ptrace.h>
 #include <sys/reboot.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -51,6 +53,12 @@ static struct background {
 
 static int background_running;
 static int first_failure;
+
+// The peaks of commands that are about to end, until they are reported.
+static struct peak {
+    pid_t pid;
+    long kib;
+} peaks[MAX_BACKGROUND + 1];
 
 static long now_ms(void) {
     struct timespec now;
@@ -203,9 +211,6 @@ static void info(void) {
     struct rlimit memlock;
     getrlimit(RLIMIT_MEMLOCK, &memlock);
     say("CORELO-INFO memlock_kib=%ld\n", (long)(memlock.rlim_cur / 1024));
-    struct rusage self;
-    getrusage(RUSAGE_SELF, &self);
-    say("CORELO-INFO rss_floor_kib=%ld\n", self.ru_maxrss);
 }
 
 // ---- commands ---------------------------------------------------------------------------------
@@ -214,9 +219,65 @@ static void output_path(char path[32], int number) {
     snprintf(path, 32, "/tmp/out.%d", number);
 }
 
-// `to` is where the command's output goes, or NULL for the console.
-static pid_t start(char *command, const char *to) {
+// The number of KiB that the line `key` of /proc/PID/`file` gives.
+static long read_kib(pid_t pid, const char *file, const char *key) {
+    char path[64], line[256];
+    long kib = 0;
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+    FILE *lines = fopen(path, "re");
+    while (lines && fgets(line, sizeof line, lines))
+        if (strncmp(line, key, strlen(key)) == 0) {
+            kib = atol(line + strlen(key));
+            break;
+        }
+    if (lines)
+        fclose(lines);
+    return kib;
+}
+
+// The counted peak lags behind (pages are counted in batches); what is resident at the end is exact.
+static long read_peak_kib(pid_t pid) {
+    long peak = read_kib(pid, "status", "VmHWM:"), at_end = read_kib(pid, "smaps_rollup", "Rss:");
+    return peak > at_end ? peak : at_end;
+}
+
+// A traced command has stopped: at its end, after its exec, or because a signal came, which it is then given.
+static void go_on(pid_t pid, int status) {
+    long signal = WSTOPSIG(status);
+    if (status >> 8 == (SIGTRAP | PTRACE_EVENT_EXIT << 8)) {
+        for (int i = 0; i <= MAX_BACKGROUND; i++)
+            if (peaks[i].pid == 0) {
+                peaks[i] = (struct peak){pid, read_peak_kib(pid)};
+                break;
+            }
+        signal = 0;
+    } else if (signal == SIGTRAP) {
+        ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_TRACEEXIT);
+        signal = 0;
+    }
+    ptrace(PTRACE_CONT, pid, NULL, signal);
+}
+
+static long take_peak_kib(pid_t pid) {
+    for (int i = 0; i <= MAX_BACKGROUND; i++)
+        if (peaks[i].pid == pid) {
+            peaks[i].pid = 0;
+            return peaks[i].kib;
+        }
+    return 0;
+}
+
+// `to` is where the command's output goes, or NULL for the console. `traced` asks for its peak.
+static pid_t start(char *command, const char *to, int traced) {
     pid_t pid = fork();
+    if (pid > 0 && traced) {
+        // Past its exec before anything else happens; if that failed, its end is left for reap().
+        siginfo_t event;
+        int status;
+        if (waitid(P_PID, pid, &event, WSTOPPED | WEXITED | WNOWAIT) == 0 && event.si_code == CLD_TRAPPED &&
+            waitpid(pid, &status, 0) == pid)
+            go_on(pid, status);
+    }
     if (pid != 0)
         return pid;
     char *words[MAX_WORDS + 1];
@@ -229,38 +290,45 @@ static pid_t start(char *command, const char *to) {
         dup2(file, 1);
         dup2(file, 2);
     }
+    if (traced)
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
     if (count > 0)
         execv(words[0], words);
     say("%s: %s\n", count > 0 ? words[0] : "empty command", strerror(errno));
     _exit(127);
 }
 
-static void report(int number, const char *command, int status, const struct rusage *usage, long started_ms) {
+static void report(int number, pid_t pid, const char *command, int status, long started_ms) {
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     if (code != 0 && first_failure == 0)
         first_failure = code;
-    say("CORELO-CMD %d exit=%d rss_kib=%ld ms=%ld cmd=%s\n", number, code, usage->ru_maxrss, now_ms() - started_ms,
+    say("CORELO-CMD %d exit=%d rss_kib=%ld ms=%ld cmd=%s\n", number, code, take_peak_kib(pid), now_ms() - started_ms,
         command);
 }
 
-// Takes in every child that has ended. True when `pid` was among them; its status is then in *status and *usage.
-static int reap(pid_t pid, int block, int *status, struct rusage *usage) {
+// Takes in what children have done: until `pid` has ended (1; its status is in *status), until no background command runs
+// (`pid` 0), or, without `block`, until nothing more is to be taken in.
+static int reap(pid_t pid, int block, int *status) {
     for (;;) {
-        pid_t ended = wait4(-1, status, block ? 0 : WNOHANG, usage);
-        if (ended <= 0)
+        pid_t child = waitpid(-1, status, block ? 0 : WNOHANG);
+        if (child <= 0)
             return 0;
+        if (WIFSTOPPED(*status)) {
+            go_on(child, *status);
+            continue;
+        }
         for (int i = 0; i < MAX_BACKGROUND; i++) {
             struct background *job = &background[i];
-            if (job->pid != ended)
+            if (job->pid != child)
                 continue;
             char path[32];
             output_path(path, job->number);
             cat(path);
-            report(job->number, job->command, *status, usage, job->started_ms);
+            report(job->number, child, job->command, *status, job->started_ms);
             job->pid = 0;
             background_running--;
         }
-        if (ended == pid)
+        if (child == pid)
             return 1;
         if (pid == 0 && background_running == 0)
             return 0;
@@ -272,10 +340,9 @@ static void run(int number, const char *command) {
     snprintf(words, sizeof words, "%s", command);
     long started_ms = now_ms();
     int status;
-    struct rusage usage;
-    pid_t pid = start(words, NULL);
-    if (pid > 0 && reap(pid, 1, &status, &usage))
-        report(number, command, status, &usage, started_ms);
+    pid_t pid = start(words, NULL, 1);
+    if (pid > 0 && reap(pid, 1, &status))
+        report(number, pid, command, status, started_ms);
 }
 
 static void run_in_background(int number, const char *command) {
@@ -289,7 +356,7 @@ static void run_in_background(int number, const char *command) {
         output_path(path, number);
         job->number = number;
         job->started_ms = now_ms();
-        job->pid = start(words, path);
+        job->pid = start(words, path, 1);
         background_running++;
         return;
     }
@@ -301,20 +368,18 @@ static void run_in_background(int number, const char *command) {
 static void exec_once(void) {
     char command[] = "/bin/true";
     int status;
-    struct rusage usage;
-    pid_t pid = start(command, NULL);
+    pid_t pid = start(command, NULL, 0);
     if (pid > 0)
-        reap(pid, 1, &status, &usage);
+        reap(pid, 1, &status);
 }
 
 static long activity(long count) {
     long done = 0;
     for (; count < 0 ? background_running > 0 : done < count; done++) {
         int status;
-        struct rusage usage;
         exec_once();
         pause_ms(GAP_MS);
-        reap(0, 0, &status, &usage);
+        reap(0, 0, &status);
     }
     return done;
 }
@@ -351,9 +416,8 @@ static void run_list(void) {
     }
     fclose(list);
     int status;
-    struct rusage usage;
     if (background_running > 0)
-        reap(0, 1, &status, &usage);
+        reap(0, 1, &status);
 }
 
 int main(int argc, char **argv) {

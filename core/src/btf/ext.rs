@@ -199,6 +199,11 @@ impl<'obj> InfoList<'obj> {
         Sections { list: *self, offset: 0 }
     }
 
+    /// The code section whose entry starts at `offset` of the list.
+    pub(crate) fn at(&self, offset: usize) -> Option<SectionRecords<'obj>> {
+        Sections { list: *self, offset }.next()
+    }
+
     /// How many records there are in all.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -211,6 +216,13 @@ impl<'obj> InfoList<'obj> {
 pub struct Sections<'obj> {
     list: InfoList<'obj>,
     offset: usize,
+}
+
+impl Sections<'_> {
+    /// Where the next entry starts.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
 }
 
 impl<'obj> Iterator for Sections<'obj> {

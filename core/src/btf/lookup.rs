@@ -165,6 +165,13 @@ pub struct Answers<'a> {
 }
 
 impl<'a> Answers<'a> {
+    /// The same answers, over types whose pointers take `byte_size` bytes.
+    #[must_use]
+    pub fn with_pointer_size(mut self, byte_size: u8) -> Self {
+        self.types = self.types.with_pointer_size(byte_size);
+        self
+    }
+
     /// The types, found by id.
     #[must_use]
     pub fn types(&self) -> &Types<'a> {

@@ -14,7 +14,7 @@ use super::spec::{AccessSpec, Accessor};
 use super::spec_match::spec_match;
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::btf::ext::{BtfExt, CoreRelo, ReloKind};
-use crate::btf::lookup::{Candidate, Prefix, Query};
+use crate::btf::lookup::{Answers, Prefix, Query};
 use crate::btf::{TypeId, Types};
 use crate::bytes::Endian;
 
@@ -66,14 +66,25 @@ pub struct Decision {
     flags: u8,
     /// The candidate taken.
     target_id: u32,
+    /// Where the access leads in the target, in bits: candidates must agree in it.
+    bit_offset: u32,
+    /// Of the first decision on a root type: the most relocations that one candidate matches.
+    most_matches: u32,
 }
+
+/// The number of vmlinux among BTFs.
+pub const VMLINUX: u16 = 0;
 
 /// Words of 32 bits in a [`Decision`].
 const DECISION_WORDS: usize = size_of::<Decision>() / 4;
-const _: () = assert!(size_of::<Decision>() == 40);
+const _: () = assert!(size_of::<Decision>() == 48);
 
 const VALIDATE: u8 = 1;
 const WRONG_ACCESS: u8 = 2;
+/// A chosen candidate was taken into account.
+const SEEN: u8 = 4;
+/// It matches.
+const MATCHED: u8 = 8;
 /// The kind number that stands for all kinds not known.
 const UNKNOWN_KIND: u8 = 0xff;
 
@@ -100,6 +111,8 @@ impl Decision {
             fault: 0,
             flags: 0,
             target_id: 0,
+            bit_offset: 0,
+            most_matches: 0,
         }
     }
 
@@ -186,14 +199,40 @@ impl Decision {
         self.kind != UNKNOWN_KIND && self.kind() != ReloKind::TypeIdLocal
     }
 
-    fn set_value(&mut self, target: &Outcome) {
-        self.state = STATE_VALUE;
-        self.target_value = target.value;
-        self.target_id = target.id.0;
-        self.local_access = target.local_access;
-        self.target_access = target.target_access;
-        if target.is_wrong_access {
+    /// Takes what a chosen candidate gives into account; `None` where it does not match.
+    fn merge(&mut self, candidate: TypeId, outcome: Option<Outcome>, btf: u16) {
+        let is_first = self.flags & SEEN == 0;
+        let agrees = match (self.flags & MATCHED != 0, outcome) {
+            (true, Some(outcome)) => outcome.bit_offset == self.bit_offset && outcome.value == self.target_value,
+            (false, None) => true,
+            _ => is_first,
+        };
+        if !agrees {
+            self.set_ids(STATE_AMBIGUOUS, TypeId(self.target_id), candidate);
+            return;
+        }
+        self.flags |= SEEN;
+        if is_first {
+            self.target_id = candidate.0;
+            self.btf = btf;
+        }
+        let Some(outcome) = outcome.filter(|_| is_first) else { return };
+        self.flags |= MATCHED;
+        self.bit_offset = outcome.bit_offset;
+        self.target_value = outcome.value;
+        self.local_access = outcome.local_access;
+        self.target_access = outcome.target_access;
+        if outcome.is_wrong_access {
             self.flags |= WRONG_ACCESS;
+        }
+    }
+
+    /// Ends the search for candidates.
+    fn settle(&mut self) {
+        match self.state {
+            STATE_PENDING if self.flags & MATCHED != 0 => self.state = STATE_VALUE,
+            STATE_PENDING => self.set_absent(),
+            _ => {}
         }
     }
 
@@ -210,6 +249,7 @@ impl Decision {
             kind => kind.is_type(),
         };
         self.target_value = 0;
+        self.target_id = 0;
         self.state = if is_answer { STATE_VALUE } else { STATE_POISON };
     }
 }
@@ -224,19 +264,11 @@ fn kind_number(kind: ReloKind) -> u8 {
 /// What one candidate gives for one relocation that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Outcome {
-    id: TypeId,
     bit_offset: u32,
     value: u64,
     local_access: u8,
     target_access: u8,
     is_wrong_access: bool,
-}
-
-impl Outcome {
-    /// Candidates that match must agree in this.
-    fn agrees_with(&self, other: &Self) -> bool {
-        self.bit_offset == other.bit_offset && self.value == other.value
-    }
 }
 
 /// All distinct relocations of an object, sorted by root type.
@@ -337,44 +369,60 @@ impl<'buf> Decisions<'buf> {
         Ok(())
     }
 
-    /// Judges all root types for which `candidates` gives any, and where `is_last` those without any as well.
-    ///
-    /// # Errors
-    /// [`ArenaFull`], where a root type has more than one candidate.
-    pub fn resolve<'c>(
-        &mut self,
-        local: &Types<'_>,
-        target: &Types<'_>,
-        candidates: impl Fn(u32) -> &'c [Candidate],
-        is_last: bool,
-        scratch: &mut Arena<'_>,
-    ) -> Result<(), ArenaFull> {
-        let endian = self.endian;
+    /// Judges all root types that have candidates in vmlinux; the others stay undecided.
+    pub fn resolve(&mut self, local: &Types<'_>, answers: &Answers<'_>) {
+        let judge = Judge { local, target: answers.types(), btf: VMLINUX, endian: self.endian };
         for run in self.list.chunk_by_mut(|one, next| one.root == next.root) {
-            let found = run.first().map_or(&[][..], |decision| candidates(decision.root));
-            if !found.is_empty() || is_last {
-                Judge { local, target, endian }.decide(run, found, &mut scratch.scratch())?;
+            let candidates = run.first().map_or(&[][..], |decision| answers.of(decision.root));
+            let most = match candidates {
+                [] => continue,
+                [_] => None,
+                _ => candidates.iter().map(|candidate| judge.count(run, candidate.id)).max(),
+            };
+            for candidate in candidates {
+                if most.is_none_or(|most| judge.count(run, candidate.id) == most) {
+                    judge.merge(run, candidate.id);
+                }
             }
+            run.iter_mut().for_each(Decision::settle);
         }
-        Ok(())
     }
 
-    /// Decides all that is left as if no kernel had the types.
-    pub fn resolve_absent(&mut self) {
-        self.list
-            .iter_mut()
-            .filter(|decision| decision.state == STATE_PENDING)
-            .for_each(Decision::set_absent);
+    /// First of two looks at a module, for root types that vmlinux has no candidate for: how many relocations its
+    /// candidates match. Every module is looked at before [`Decisions::resolve_module`] is called for any.
+    pub fn weigh_module(&mut self, local: &Types<'_>, answers: &Answers<'_>, module: u16) {
+        let judge = Judge { local, target: answers.types(), btf: module, endian: self.endian };
+        for run in self.list.chunk_by_mut(|one, next| one.root == next.root) {
+            let candidates = run.first().map_or(&[][..], |decision| answers.of(decision.root));
+            let most = candidates.iter().map(|candidate| judge.count(run, candidate.id)).max().unwrap_or(0);
+            if let Some(first) = run.first_mut() {
+                first.most_matches = first.most_matches.max(most);
+            }
+        }
+    }
+
+    /// Second look at a module: the values that its chosen candidates give.
+    pub fn resolve_module(&mut self, local: &Types<'_>, answers: &Answers<'_>, module: u16) {
+        let judge = Judge { local, target: answers.types(), btf: module, endian: self.endian };
+        for run in self.list.chunk_by_mut(|one, next| one.root == next.root) {
+            let Some((root, most)) = run.first().map(|first| (first.root, first.most_matches)) else { continue };
+            for candidate in answers.of(root) {
+                if judge.count(run, candidate.id) == most {
+                    judge.merge(run, candidate.id);
+                }
+            }
+        }
+    }
+
+    /// Decides all that is left: what no BTF has is absent.
+    pub fn settle(&mut self) {
+        self.list.iter_mut().for_each(Decision::settle);
     }
 
     /// Whether some relocation has no decision yet.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.list.iter().any(|decision| decision.state == STATE_PENDING)
-    }
-
-    pub(crate) fn list_mut(&mut self) -> &mut [Decision] {
-        self.list
     }
 }
 
@@ -453,89 +501,39 @@ fn decide_alone(local: &Types<'_>, decision: &mut Decision, endian: Endian) {
     }
 }
 
-/// Compares the relocations of one root type with its candidates.
+/// Compares the relocations of one root type with its candidates in one BTF.
 struct Judge<'j> {
     local: &'j Types<'j>,
     target: &'j Types<'j>,
+    /// The number of the target BTF.
+    btf: u16,
     endian: Endian,
 }
 
 impl Judge<'_> {
-    fn decide(
-        &self,
-        run: &mut [Decision],
-        candidates: &[Candidate],
-        scratch: &mut Arena<'_>,
-    ) -> Result<(), ArenaFull> {
-        let matches = match candidates {
-            [] | [_] => None,
-            _ => Some(self.count_matches(run, candidates, scratch)?),
-        };
-        let most = matches.and_then(|matches| matches.iter().copied().max());
-        let is_chosen = |number: usize| matches.and_then(|matches| matches.get(number)).copied() == most;
-        for decision in run.iter_mut().filter(|decision| decision.state == STATE_PENDING) {
-            let Ok((spec, value)) = local_value(self.local, decision, self.endian) else { continue };
-            let chosen = candidates.iter().enumerate().filter(|(number, _)| is_chosen(*number));
-            self.decide_one(decision, &spec, &value, chosen.map(|(_, candidate)| candidate.id));
-        }
-        Ok(())
-    }
-
-    /// How many relocations each candidate matches.
-    fn count_matches<'s>(
-        &self,
-        run: &[Decision],
-        candidates: &[Candidate],
-        scratch: &mut Arena<'s>,
-    ) -> Result<&'s [u32], ArenaFull> {
-        let matches = scratch.slice::<u32>(candidates.len(), Part::Matches)?;
+    /// How many relocations a candidate matches.
+    fn count(&self, run: &[Decision], candidate: TypeId) -> u32 {
+        let mut count = 0u32;
         for decision in run.iter().filter(|decision| decision.state == STATE_PENDING) {
             let Ok((spec, value)) = local_value(self.local, decision, self.endian) else { continue };
-            for (count, candidate) in matches.iter_mut().zip(candidates) {
-                if matches!(self.evaluate(&spec, &value, candidate.id), Ok(Some(_))) {
-                    *count = count.saturating_add(decision.uses);
-                }
+            if matches!(self.evaluate(&spec, &value, candidate), Ok(Some(_))) {
+                count = count.saturating_add(decision.uses);
             }
         }
-        Ok(matches)
+        count
     }
 
-    fn decide_one(
-        &self,
-        decision: &mut Decision,
-        spec: &AccessSpec<'_>,
-        value: &Value<'_>,
-        candidates: impl Iterator<Item = TypeId>,
-    ) {
-        let mut first_match: Option<Outcome> = None;
-        let mut first_miss: Option<TypeId> = None;
-        for id in candidates {
-            let outcome = match self.evaluate(spec, value, id) {
-                Ok(outcome) => outcome,
+    /// Takes a chosen candidate into account.
+    fn merge(&self, run: &mut [Decision], candidate: TypeId) {
+        for decision in run.iter_mut().filter(|decision| decision.state == STATE_PENDING) {
+            let Ok((spec, value)) = local_value(self.local, decision, self.endian) else { continue };
+            match self.evaluate(&spec, &value, candidate) {
+                Ok(outcome) => decision.merge(candidate, outcome, self.btf),
                 Err(fault) => {
-                    decision.set_ids(STATE_FAULT, id, TypeId::VOID);
+                    decision.set_ids(STATE_FAULT, candidate, TypeId::VOID);
                     decision.fault = fault as u8;
-                    return;
                 }
-            };
-            let differs_from = match (&outcome, &first_match, first_miss) {
-                (Some(outcome), Some(first), _) if !outcome.agrees_with(first) => Some(first.id),
-                (Some(_), None, Some(miss)) => Some(miss),
-                (None, Some(first), _) => Some(first.id),
-                _ => None,
-            };
-            if let Some(first) = differs_from {
-                decision.set_ids(STATE_AMBIGUOUS, first, id);
-                return;
             }
-            match outcome {
-                Some(outcome) => first_match = first_match.or(Some(outcome)),
-                None => first_miss = first_miss.or(Some(id)),
-            }
-        }
-        match first_match {
-            Some(outcome) => decision.set_value(&outcome),
-            None => decision.set_absent(),
         }
     }
 
@@ -552,7 +550,6 @@ impl Judge<'_> {
         let target_value = calc::value(self.target, spec.kind, &end, self.endian)?;
         let (local, target) = (local_value.access, target_value.access);
         Ok(Some(Outcome {
-            id,
             bit_offset: path.bit_offset,
             value: target_value.value,
             local_access: access_size(local),

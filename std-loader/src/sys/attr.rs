@@ -7,7 +7,12 @@
 //!
 //! All numbers are in the host's byte order, as the running kernel's are.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+/// All zero: what the kernel takes as "not given".
+pub(crate) fn zeroed<T: FromZeros>() -> T {
+    T::new_zeroed()
+}
 
 macro_rules! attrs {
     ($($(#[$meta:meta])* $name:ident { $($(#[$fmeta:meta])* $field:ident: $ty:ty,)* })*) => {$(
@@ -15,10 +20,6 @@ macro_rules! attrs {
         #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
         pub(crate) struct $name { $($(#[$fmeta])* pub(crate) $field: $ty,)* }
-        impl $name {
-            /// All zero: what the kernel takes as "not given".
-            pub(crate) const ZERO: Self = zerocopy::transmute!([0u8; size_of::<$name>()]);
-        }
     )*};
 }
 
@@ -373,7 +374,11 @@ attrs! {
 /// The `n`th bit of the `perf_event_attr` bitfields, which compilers lay from the low end on little-endian hosts and
 /// from the high end on big-endian ones.
 pub(crate) const fn perf_flag(n: u32) -> u64 {
-    if cfg!(target_endian = "big") { 1 << (63 - n) } else { 1 << n }
+    if cfg!(target_endian = "big") {
+        1 << (63 - n)
+    } else {
+        1 << n
+    }
 }
 
 /// Bit number of `freq` in `perf_event_attr`.

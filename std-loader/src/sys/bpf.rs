@@ -205,7 +205,7 @@ impl MapFd {
             key: address(key),
             value,
             flags,
-            ..attr::MapElem::ZERO
+            ..attr::zeroed()
         };
         // SAFETY: the kernel reads key_size bytes of the key, and reads or writes value_bytes of the value: both
         // lengths were just compared, and a map's sizes never change.
@@ -218,7 +218,13 @@ impl MapFd {
     /// ENOENT where there is no such key; EINVAL also where a slice has another length than the map wants.
     pub fn lookup(&self, key: &[u8], value: &mut [u8], flags: u64) -> Result<(), Errno> {
         let len = value.len();
-        self.elem(cmd::MAP_LOOKUP_ELEM, Some(key), address_mut(value), Some(len), flags)
+        self.elem(
+            cmd::MAP_LOOKUP_ELEM,
+            Some(key),
+            address_mut(value),
+            Some(len),
+            flags,
+        )
     }
 
     /// BPF_MAP_LOOKUP_AND_DELETE_ELEM: pops from queues and stacks (an empty key), takes out of hash maps.
@@ -270,7 +276,7 @@ impl MapFd {
             map_fd: raw(self.fd.as_fd()),
             key: key.map_or(0, address),
             value: address_mut(next),
-            ..attr::MapElem::ZERO
+            ..attr::zeroed()
         };
         // SAFETY: the kernel reads and writes key_size bytes, which is what both slices have.
         match unsafe { raw_bpf(cmd::MAP_GET_NEXT_KEY, &mut block) } {
@@ -287,7 +293,7 @@ impl MapFd {
     pub fn freeze(&self) -> Result<(), Errno> {
         let mut block = attr::MapElem {
             map_fd: raw(self.fd.as_fd()),
-            ..attr::MapElem::ZERO
+            ..attr::zeroed()
         };
         // SAFETY: no pointers.
         unsafe { raw_bpf(cmd::MAP_FREEZE, &mut block) }.map(drop)
@@ -361,16 +367,24 @@ pub(crate) fn prog_load(
         expected_attach_type: load.expected_attach_type,
         prog_btf_fd: load.btf_fd.map_or(0, raw),
         func_info_rec_size: load.func_info_rec_size * u32::from(func_info_cnt > 0),
-        func_info: if func_info_cnt > 0 { address(load.func_info) } else { 0 },
+        func_info: if func_info_cnt > 0 {
+            address(load.func_info)
+        } else {
+            0
+        },
         func_info_cnt,
         line_info_rec_size: load.line_info_rec_size * u32::from(line_info_cnt > 0),
-        line_info: if line_info_cnt > 0 { address(load.line_info) } else { 0 },
+        line_info: if line_info_cnt > 0 {
+            address(load.line_info)
+        } else {
+            0
+        },
         line_info_cnt,
         attach_btf_id: load.attach_btf_id,
         attach_fd: load.attach_fd.map_or(0, raw),
         fd_array: address(load.fd_array),
         fd_array_cnt: load.fd_array_cnt.min(load.fd_array.len() as u32),
-        ..attr::ProgLoad::ZERO
+        ..attr::zeroed()
     };
     // SAFETY: instructions, licence (NUL-terminated), both info tables and the log have the lengths given beside them;
     // the kernel only reads from the fd array. The result is a new descriptor.
@@ -392,7 +406,7 @@ pub(crate) fn btf_load(
         btf_size: length(btf)?,
         btf_log_size: length(log)?,
         btf_log_level: if log.is_empty() { 0 } else { log_level },
-        ..attr::BtfLoad::ZERO
+        ..attr::zeroed()
     };
     // SAFETY: both slices have the lengths given beside them; the result is a new descriptor.
     let result = unsafe { bpf_fd(cmd::BTF_LOAD, &mut block) };
@@ -403,12 +417,12 @@ pub(crate) fn btf_load(
 /// BPF_OBJ_PIN: gives the object a name on a bpf file system.
 ///
 /// # Errors
-/// EEXIST where the name is taken, EINVAL where the path is on no bpf file system, ENOENT for a missing directory.
+/// EEXIST where the name is taken, EPERM where the path is on no bpf file system, ENOENT for a missing directory.
 pub fn obj_pin(fd: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
     let mut block = attr::Obj {
         pathname: c_address(path),
         bpf_fd: raw(fd),
-        ..attr::Obj::ZERO
+        ..attr::zeroed()
     };
     // SAFETY: the path is NUL-terminated.
     unsafe { raw_bpf(cmd::OBJ_PIN, &mut block) }.map(drop)
@@ -421,7 +435,7 @@ pub fn obj_pin(fd: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
 pub fn obj_get(path: &CStr) -> Result<OwnedFd, Errno> {
     let mut block = attr::Obj {
         pathname: c_address(path),
-        ..attr::Obj::ZERO
+        ..attr::zeroed()
     };
     // SAFETY: the path is NUL-terminated; the result is a new descriptor.
     unsafe { bpf_fd(cmd::OBJ_GET, &mut block) }
@@ -439,7 +453,7 @@ pub(crate) fn prog_attach(
         attach_bpf_fd: raw(program),
         attach_type,
         attach_flags: flags,
-        ..attr::ProgAttach::ZERO
+        ..attr::zeroed()
     };
     // SAFETY: no pointers.
     unsafe { raw_bpf(cmd::PROG_ATTACH, &mut block) }.map(drop)
@@ -455,7 +469,7 @@ pub(crate) fn prog_detach(
         target_fd: raw(target),
         attach_bpf_fd: raw(program),
         attach_type,
-        ..attr::ProgAttach::ZERO
+        ..attr::zeroed()
     };
     // SAFETY: no pointers.
     unsafe { raw_bpf(cmd::PROG_DETACH, &mut block) }.map(drop)
@@ -517,7 +531,7 @@ pub fn prog_test_run(
         flags: run.flags,
         cpu: run.cpu,
         batch_size: run.batch_size,
-        ..attr::TestRun::ZERO
+        ..attr::zeroed()
     };
     let asked = block;
     for attempt in 0.. {
@@ -563,7 +577,7 @@ pub fn next_id(kind: ObjectKind, id: u32) -> Result<Option<u32>, Errno> {
     };
     let mut block = attr::Id {
         id,
-        ..attr::Id::ZERO
+        ..attr::zeroed()
     };
     // SAFETY: no pointers.
     match unsafe { raw_bpf(command, &mut block) } {
@@ -586,7 +600,7 @@ pub fn fd_by_id(kind: ObjectKind, id: u32) -> Result<OwnedFd, Errno> {
     };
     let mut block = attr::Id {
         id,
-        ..attr::Id::ZERO
+        ..attr::zeroed()
     };
     // SAFETY: no pointers; the result is a new descriptor.
     unsafe { bpf_fd(command, &mut block) }
@@ -643,7 +657,7 @@ pub struct MapInfo {
 /// # Errors
 /// EINVAL where `fd` is no BPF object.
 pub fn map_info(fd: BorrowedFd<'_>) -> Result<MapInfo, Errno> {
-    let mut block = attr::MapInfo::ZERO;
+    let mut block = attr::zeroed::<attr::MapInfo>();
     // SAFETY: the block has no pointers.
     unsafe { info(fd, &mut block)? };
     Ok(MapInfo {
@@ -703,7 +717,7 @@ pub struct ProgInfo {
 /// # Errors
 /// EINVAL where `fd` is no BPF object.
 pub fn prog_info(fd: BorrowedFd<'_>) -> Result<ProgInfo, Errno> {
-    let mut block = attr::ProgInfo::ZERO;
+    let mut block = attr::zeroed::<attr::ProgInfo>();
     // SAFETY: all pointers are null and all counts 0.
     unsafe { info(fd, &mut block)? };
     Ok(ProgInfo {
@@ -719,7 +733,13 @@ pub fn prog_info(fd: BorrowedFd<'_>) -> Result<ProgInfo, Errno> {
         nr_func_info: block.nr_func_info,
         nr_line_info: block.nr_line_info,
         // A one-bit field in C: the low bit on little-endian hosts, the high one on big-endian ones.
-        gpl_compatible: block.gpl_compatible & if cfg!(target_endian = "big") { 1 << 31 } else { 1 } != 0,
+        gpl_compatible: block.gpl_compatible
+            & if cfg!(target_endian = "big") {
+                1 << 31
+            } else {
+                1
+            }
+            != 0,
         verified_insns: block.verified_insns,
         attach_btf_obj_id: block.attach_btf_obj_id,
         attach_btf_id: block.attach_btf_id,
@@ -734,7 +754,7 @@ pub fn prog_map_ids(fd: BorrowedFd<'_>, ids: &mut [u32]) -> Result<u32, Errno> {
     let mut block = attr::ProgInfo {
         nr_map_ids: ids.len() as u32,
         map_ids: address_mut(ids),
-        ..attr::ProgInfo::ZERO
+        ..attr::zeroed()
     };
     // SAFETY: the only pointer has its own slice's length beside it.
     unsafe { info(fd, &mut block)? };
@@ -750,7 +770,7 @@ pub fn prog_xlated(fd: BorrowedFd<'_>, insns: &mut [u8]) -> Result<u32, Errno> {
     let mut block = attr::ProgInfo {
         xlated_prog_len: length(insns)?,
         xlated_prog_insns: address_mut(insns),
-        ..attr::ProgInfo::ZERO
+        ..attr::zeroed()
     };
     // SAFETY: the only pointer has its own slice's length beside it.
     unsafe { info(fd, &mut block)? };
@@ -781,7 +801,7 @@ pub fn btf_info(fd: BorrowedFd<'_>, data: &mut [u8], name: &mut [u8]) -> Result<
         btf_size: length(data)?,
         name: address_mut(name),
         name_len: length(name)?,
-        ..attr::BtfInfo::ZERO
+        ..attr::zeroed()
     };
     // SAFETY: both pointers have their own slice's length beside them.
     unsafe { info(fd, &mut block)? };
@@ -809,7 +829,7 @@ pub struct LinkInfo {
 /// # Errors
 /// EINVAL where `fd` is no BPF object.
 pub fn link_info(fd: BorrowedFd<'_>) -> Result<LinkInfo, Errno> {
-    let mut block = attr::LinkInfo::ZERO;
+    let mut block = attr::zeroed::<attr::LinkInfo>();
     // SAFETY: the pointers of the union are null and their lengths 0.
     unsafe { info(fd, &mut block)? };
     Ok(LinkInfo {
@@ -830,7 +850,7 @@ pub(crate) fn raw_tracepoint_open(
         name: name.map_or(0, c_address),
         prog_fd: raw(program),
         cookie,
-        ..attr::RawTracepointOpen::ZERO
+        ..attr::zeroed()
     };
     // SAFETY: the name is NUL-terminated; the result is a new descriptor.
     unsafe { bpf_fd(cmd::RAW_TRACEPOINT_OPEN, &mut block) }
@@ -920,21 +940,23 @@ pub(crate) fn link_create(
         LinkTarget::Iter(bytes) => attr::LinkIter {
             iter_info: address(bytes),
             iter_info_len: length(bytes)?,
-            ..attr::LinkIter::ZERO
+            ..attr::zeroed()
         }
-        .write_to_prefix(union).map_err(drop),
-        LinkTarget::PerfEvent { cookie } => {
-            attr::LinkPerfEvent { bpf_cookie: cookie }.write_to_prefix(union).map_err(drop)
-        }
+        .write_to_prefix(union)
+        .map_err(drop),
+        LinkTarget::PerfEvent { cookie } => attr::LinkPerfEvent { bpf_cookie: cookie }
+            .write_to_prefix(union)
+            .map_err(drop),
         LinkTarget::Tracing {
             target_btf_id,
             cookie,
         } => attr::LinkTracing {
             target_btf_id,
             cookie,
-            ..attr::LinkTracing::ZERO
+            ..attr::zeroed()
         }
-        .write_to_prefix(union).map_err(drop),
+        .write_to_prefix(union)
+        .map_err(drop),
         LinkTarget::KprobeMulti {
             functions,
             cookies,
@@ -954,7 +976,8 @@ pub(crate) fn link_create(
                 addrs,
                 cookies: address(cookies),
             }
-            .write_to_prefix(union).map_err(drop)
+            .write_to_prefix(union)
+            .map_err(drop)
         }
         LinkTarget::UprobeMulti {
             path,
@@ -978,7 +1001,8 @@ pub(crate) fn link_create(
                 pid,
                 pad: 0,
             }
-            .write_to_prefix(union).map_err(drop)
+            .write_to_prefix(union)
+            .map_err(drop)
         }
         LinkTarget::Netfilter {
             pf,
@@ -991,16 +1015,18 @@ pub(crate) fn link_create(
             priority,
             flags,
         }
-        .write_to_prefix(union).map_err(drop),
+        .write_to_prefix(union)
+        .map_err(drop),
         LinkTarget::Ordered {
             relative,
             expected_revision,
         } => attr::LinkOrdered {
             relative,
             expected_revision,
-            ..attr::LinkOrdered::ZERO
+            ..attr::zeroed()
         }
-        .write_to_prefix(union).map_err(drop),
+        .write_to_prefix(union)
+        .map_err(drop),
     };
     filled.map_err(|()| Errno::E2BIG)?;
     // SAFETY: every list has its own length beside it, paths and symbols are NUL-terminated and outlive the call; the

@@ -112,9 +112,8 @@ impl AnonMap {
             return Ok(());
         }
         // SAFETY: the old range is ours and `&mut self` shows that nobody holds a reference into it.
-        let start = unsafe {
-            rustix::mm::mremap(self.0.start().cast(), old, len, MremapFlags::MAYMOVE)?
-        };
+        let start =
+            unsafe { rustix::mm::mremap(self.0.start().cast(), old, len, MremapFlags::MAYMOVE)? };
         self.0.start = NonNull::new(start).ok_or(Errno::ENOMEM)?;
         self.0.len = len;
         Ok(())

@@ -1,6 +1,6 @@
 //! The only `unsafe` of the crate and its only raw system calls.
 //!
-//! No crate offers bpf(2) or perf_event_open(2): [`attr`] has their argument blocks, [`bpf`] and [`perf`] the calls.
+//! No crate offers bpf(2) or perf_event_open(2): `attr` has their argument blocks, [`bpf`] and [`perf`] the calls.
 //! Everything else goes through rustix. What the rest of the crate sees is safe: descriptors are `OwnedFd` and
 //! `BorrowedFd`, buffers are slices, and where the kernel writes as much as a map's value size, the size is held beside
 //! the descriptor ([`bpf::MapFd`]).

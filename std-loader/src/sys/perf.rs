@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::ioctl::{IntegerSetter, Opcode, opcode};
 
-use super::attr::{PERF_FLAG_FREQ, PerfEventAttr, perf_flag};
+use super::attr::{PERF_FLAG_FREQ, PerfEventAttr, perf_flag, zeroed};
 use super::{Errno, raw_perf_event_open};
 
 /// PERF_TYPE_SOFTWARE.
@@ -71,7 +71,7 @@ fn event(event_type: u32, config: u64) -> PerfEventAttr {
         event_type,
         config,
         size: size_of::<PerfEventAttr>() as u32,
-        ..PerfEventAttr::ZERO
+        ..zeroed()
     }
 }
 
@@ -135,18 +135,21 @@ pub(crate) fn bpf_output(cpu: u32, wakeup_events: u32) -> Result<OwnedFd, Errno>
 /// PERF_EVENT_IOC_ENABLE.
 pub(crate) fn enable(event: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: this ioctl takes a number, no pointer.
-    Ok(unsafe { rustix::ioctl::ioctl(event, IntegerSetter::<ENABLE>::new_usize(0))? })
+    unsafe { rustix::ioctl::ioctl(event, IntegerSetter::<ENABLE>::new_usize(0)) }
+        .map_err(Errno::from)
 }
 
 /// PERF_EVENT_IOC_DISABLE.
 pub(crate) fn disable(event: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: this ioctl takes a number, no pointer.
-    Ok(unsafe { rustix::ioctl::ioctl(event, IntegerSetter::<DISABLE>::new_usize(0))? })
+    unsafe { rustix::ioctl::ioctl(event, IntegerSetter::<DISABLE>::new_usize(0)) }
+        .map_err(Errno::from)
 }
 
 /// PERF_EVENT_IOC_SET_BPF: the program lives with the event; there is no taking it off but closing the event.
 pub(crate) fn set_bpf(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> Result<(), Errno> {
     let fd = program.as_fd().as_raw_fd() as usize;
     // SAFETY: this ioctl takes a descriptor's number, no pointer.
-    Ok(unsafe { rustix::ioctl::ioctl(event, IntegerSetter::<SET_BPF>::new_usize(fd))? })
+    unsafe { rustix::ioctl::ioctl(event, IntegerSetter::<SET_BPF>::new_usize(fd)) }
+        .map_err(Errno::from)
 }

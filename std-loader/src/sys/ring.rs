@@ -111,7 +111,10 @@ impl Words {
     #[cfg(target_pointer_width = "64")]
     pub(crate) fn publish(&self, offset: usize, wide: Wide, position: u64) {
         debug_assert!(wide == Wide::U64 && offset.is_multiple_of(8));
-        assert!(offset < self.0.len() && self.0.len() - offset >= 8, "a word outside of the ring");
+        assert!(
+            offset < self.0.len() && self.0.len() - offset >= 8,
+            "a word outside of the ring"
+        );
         // SAFETY: inside the mapping and aligned, as in `word`.
         let word =
             unsafe { std::sync::atomic::AtomicU64::from_ptr(self.0.start().add(offset).cast()) };
@@ -270,6 +273,9 @@ pub(crate) struct PerfPages {
     position: u64,
 }
 
+/// A record's type, its bytes in two pieces, and how far the position moves.
+type PerfPeek<'a> = (u32, &'a [u8], &'a [u8], u32);
+
 /// `data_head` and `data_tail` of `struct perf_event_mmap_page`: bytes from its start.
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
@@ -299,7 +305,7 @@ impl PerfPages {
 
     /// The next record's type and its bytes after the 8-byte header, in two pieces where it wraps, with how far the
     /// position moves.
-    pub(crate) fn peek(&self) -> Result<(u32, &[u8], &[u8], u32), Stop> {
+    pub(crate) fn peek(&self) -> Result<PerfPeek<'_>, Stop> {
         let unread = self
             .words
             .low(DATA_HEAD, Wide::U64)
@@ -358,11 +364,11 @@ pub(crate) mod tests {
             record.resize(record.len().next_multiple_of(8), 0);
             for (i, byte) in record.iter().enumerate() {
                 for copy in [0, size] {
-                    let here = 2 * page + copy + (at + i as u64) % size;
+                    let here = 2 * page + copy + at.wrapping_add(i as u64) % size;
                     file.write_all_at(&[*byte], here).unwrap();
                 }
             }
-            at += record.len() as u64;
+            at = at.wrapping_add(record.len() as u64);
         }
         file.write_all_at(&at.to_ne_bytes(), page).unwrap();
         // What newer kernels keep right behind the producer's position must not be taken for its high half.
@@ -392,11 +398,16 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn discarded_records_are_skipped_and_a_busy_one_stops() {
+    fn case_32_discarded_records_are_skipped_and_a_busy_one_stops() {
         let file = ring_file(
             4096,
             0,
-            &[(0, b"one"), (DISCARDED, b"two"), (0, b"three"), (BUSY, b"x")],
+            &[
+                (0, b"one"),
+                (DISCARDED, b"two"),
+                (0, b"three"),
+                (BUSY, b"x"),
+            ],
         );
         let mut ring = pages(&file, 4096);
         let (records, stop) = drain(&mut ring);
@@ -412,7 +423,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn positions_pass_four_gibibytes_and_records_wrap() {
+    fn case_32_positions_pass_four_gibibytes_and_records_wrap() {
         for start in [4096 - 8, (1 << 32) - 8, (1 << 32) - 4096 - 8, u64::MAX - 7] {
             let record = [7u8; 40];
             let file = ring_file(4096, start, &[(0, &record), (0, b"after")]);
@@ -448,7 +459,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn halves_are_written_as_wide_as_the_kernel_reads() {
+    fn case_32_halves_are_written_as_wide_as_the_kernel_reads() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(page_size() as u64).unwrap();
         let words = Words::new(file.as_fd(), 0, page_size(), true).unwrap();
@@ -493,10 +504,10 @@ pub(crate) mod tests {
             record.extend(*body);
             assert!(record.len().is_multiple_of(8));
             for (i, byte) in record.iter().enumerate() {
-                file.write_all_at(&[*byte], page + (at + i as u64) % size)
+                file.write_all_at(&[*byte], page + at.wrapping_add(i as u64) % size)
                     .unwrap();
             }
-            at += record.len() as u64;
+            at = at.wrapping_add(record.len() as u64);
         }
         file.write_all_at(&at.to_ne_bytes(), DATA_HEAD as u64)
             .unwrap();
@@ -506,7 +517,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn perf_records_come_in_two_pieces_where_they_wrap() {
+    fn case_36_perf_records_come_in_two_pieces_where_they_wrap() {
         let size = page_size() as u64;
         let file = perf_file(size, (1 << 32) - 16, &[(9, &[1; 24]), (2, &[2; 16])]);
         let mut ring = PerfPages::new(file.as_fd(), 1).unwrap();

@@ -1,0 +1,302 @@
+//! Functions of an object: its programs, and the subprograms that they call.
+
+use elf::abi::SHT_REL;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::Object;
+use super::elf::{Rel, Rels, Symbol};
+use super::error::ObjectError;
+use crate::arena::{Arena, Part};
+use crate::btf::ext::{InfoList, SectionRecords};
+use crate::bytes::Bytes;
+use crate::insn::INSN_SIZE;
+
+/// A section with code, and where its records are.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct CodeSection {
+    section: u16,
+    /// The relocation section, or 0.
+    rel: u16,
+    /// Where the section's entry is in each list of `.BTF.ext`, plus one; 0 for none.
+    core_relos: u32,
+    func_info: u32,
+    line_info: u32,
+    flags: u32,
+}
+
+const REL_SORTED: u32 = 1;
+const CORE_SORTED: u32 = 2;
+const FUNC_SORTED: u32 = 4;
+const LINE_SORTED: u32 = 8;
+
+/// A function.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Function {
+    code: u16,
+    flags: u16,
+    insn_start: u32,
+    insn_count: u32,
+    symbol: u32,
+}
+
+const PROGRAM: u16 = 1;
+
+impl Function {
+    pub(crate) const NONE: Self = Self { code: u16::MAX, flags: 0, insn_start: 0, insn_count: 0, symbol: 0 };
+
+    /// Whether it is a program: a function in a section other than `.text`, or the object's only function.
+    #[must_use]
+    pub fn is_program(&self) -> bool {
+        self.flags & PROGRAM != 0
+    }
+
+    /// Its symbol's number.
+    #[must_use]
+    pub fn symbol(&self) -> u32 {
+        self.symbol
+    }
+
+    /// The slot in its section at which it starts.
+    #[must_use]
+    pub fn insn_start(&self) -> u32 {
+        self.insn_start
+    }
+
+    /// Its instruction slots.
+    #[must_use]
+    pub fn insn_count(&self) -> u32 {
+        self.insn_count
+    }
+
+    pub(crate) fn code(&self) -> usize {
+        usize::from(self.code)
+    }
+
+    pub(crate) fn insn_end(&self) -> u32 {
+        self.insn_start.saturating_add(self.insn_count)
+    }
+
+    pub(crate) fn contains(&self, insn_idx: u32) -> bool {
+        (self.insn_start..self.insn_end()).contains(&insn_idx)
+    }
+}
+
+impl CodeSection {
+    pub(crate) const NONE: Self = Self { section: 0, rel: 0, core_relos: 0, func_info: 0, line_info: 0, flags: 0 };
+
+    pub(crate) fn section(&self) -> u32 {
+        u32::from(self.section)
+    }
+
+    pub(crate) fn text<'obj>(&self, object: &Object<'obj>) -> Bytes<'obj> {
+        object.elf().section(self.section()).map_or(Bytes::new(&[], object.endian()), |section| section.data)
+    }
+
+    pub(crate) fn rels<'obj>(&self, object: &Object<'obj>) -> SortedRels<'obj> {
+        let rels = match self.rel {
+            0 => Rels::none(object.endian()),
+            rel => object
+                .elf()
+                .section(u32::from(rel))
+                .and_then(|section| Rels::parse(&section))
+                .unwrap_or(Rels::none(object.endian())),
+        };
+        SortedRels { rels, is_sorted: self.flags & REL_SORTED != 0 }
+    }
+
+    pub(crate) fn core_relos<'obj>(&self, object: &Object<'obj>) -> Records<'obj> {
+        Records::at(object.ext().core_relos, self.core_relos, self.flags & CORE_SORTED != 0)
+    }
+
+    pub(crate) fn func_info<'obj>(&self, object: &Object<'obj>) -> Records<'obj> {
+        Records::at(object.ext().func_info, self.func_info, self.flags & FUNC_SORTED != 0)
+    }
+
+    pub(crate) fn line_info<'obj>(&self, object: &Object<'obj>) -> Records<'obj> {
+        Records::at(object.ext().line_info, self.line_info, self.flags & LINE_SORTED != 0)
+    }
+}
+
+/// Relocations of one section. Compilers write them in order, which makes finding one cheap; where they did not, all
+/// are looked through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SortedRels<'obj> {
+    rels: Rels<'obj>,
+    is_sorted: bool,
+}
+
+impl<'obj> SortedRels<'obj> {
+    /// The entries whose offset lies in `start..end`, in bytes.
+    pub(crate) fn range(self, start: u64, end: u64) -> impl Iterator<Item = Rel> + use<'obj> {
+        let (first, past) =
+            if self.is_sorted { (self.rels.lower_bound(start), self.rels.lower_bound(end)) } else { (0, self.rels.len()) };
+        (first..past)
+            .map_while(move |number| self.rels.get(number))
+            .filter(move |rel| (start..end).contains(&rel.offset))
+    }
+
+    /// The entry of the instruction in slot `insn_idx`.
+    pub(crate) fn of_insn(self, insn_idx: u32) -> Option<Rel> {
+        let offset = u64::from(insn_idx) * INSN_SIZE as u64;
+        self.range(offset, offset + 1).next()
+    }
+}
+
+/// Records of `.BTF.ext` for one section.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Records<'obj> {
+    records: Option<SectionRecords<'obj>>,
+    is_sorted: bool,
+}
+
+impl<'obj> Records<'obj> {
+    fn at(list: InfoList<'obj>, place: u32, is_sorted: bool) -> Self {
+        let records = place.checked_sub(1).and_then(|offset| list.at(offset as usize));
+        Self { records, is_sorted }
+    }
+
+    /// The records about instructions in `start..end`, in bytes, each with its number in the section.
+    pub(crate) fn range(self, start: u32, end: u32) -> impl Iterator<Item = (u32, SectionRecords<'obj>)> + use<'obj> {
+        let count = self.records.map_or(0, |records| records.count);
+        let numbers = match self.records {
+            Some(records) if self.is_sorted => records.range(start, end),
+            _ => 0..count,
+        };
+        numbers.filter_map(move |number| {
+            let records = self.records?;
+            (start..end).contains(&records.insn_off(number)?).then_some((number, records))
+        })
+    }
+
+    /// All records.
+    pub(crate) fn all(self) -> impl Iterator<Item = (u32, SectionRecords<'obj>)> + use<'obj> {
+        self.range(0, u32::MAX)
+    }
+}
+
+type Tables<'buf> = (&'buf [CodeSection], &'buf [Function]);
+
+/// Reads code sections and functions.
+pub(super) fn read<'buf>(object: &Object<'_>, arena: &mut Arena<'buf>) -> Result<Tables<'buf>, ObjectError> {
+    let code = read_code_sections(object, arena)?;
+    let mut functions = arena.grow::<Function>(Part::Functions);
+    for symbol in object.elf().symbols() {
+        let symbol = symbol?;
+        if let Some(function) = function(object, code, &symbol)? {
+            functions.push(function)?;
+        }
+    }
+    let functions = functions.finish()?;
+    functions.sort_unstable_by_key(|function| (function.code, function.insn_start, function.symbol));
+    mark_programs(object, code, functions)?;
+    Ok((code, functions))
+}
+
+fn read_code_sections<'buf>(object: &Object<'_>, arena: &mut Arena<'buf>) -> Result<&'buf [CodeSection], ObjectError> {
+    let mut code = arena.grow::<CodeSection>(Part::Functions);
+    for section in object.elf().sections() {
+        let section = section?;
+        if section.is_code() {
+            let section = u16::try_from(section.index).map_err(|_| ObjectError::TooMany)?;
+            code.push(CodeSection { section, rel: 0, core_relos: 0, func_info: 0, line_info: 0, flags: 0 })?;
+        }
+    }
+    let code = code.finish()?;
+    for section in object.elf().sections() {
+        let section = section?;
+        if section.kind() == SHT_REL {
+            attach_rels(code, &section)?;
+        }
+    }
+    let ext = object.ext();
+    attach_records(object, code, ext.core_relos, CORE_SORTED, |section| &mut section.core_relos);
+    attach_records(object, code, ext.func_info, FUNC_SORTED, |section| &mut section.func_info);
+    attach_records(object, code, ext.line_info, LINE_SORTED, |section| &mut section.line_info);
+    Ok(code)
+}
+
+fn attach_rels(code: &mut [CodeSection], rels: &super::elf::Section<'_>) -> Result<(), ObjectError> {
+    let target = u16::try_from(rels.info()).map_err(|_| ObjectError::BadRelocations { section: rels.index })?;
+    // Relocations of data and of debug sections are no code section's.
+    let Ok(at) = code.binary_search_by_key(&target, |section| section.section) else { return Ok(()) };
+    let entries = Rels::parse(rels)?;
+    if let Some(section) = code.get_mut(at) {
+        section.rel = u16::try_from(rels.index).map_err(|_| ObjectError::TooMany)?;
+        if entries.is_sorted() {
+            section.flags |= REL_SORTED;
+        }
+    }
+    Ok(())
+}
+
+/// Finds the code section of each entry of a list by its name. Both are written in the same order, so the search starts
+/// where the last one ended.
+fn attach_records(
+    object: &Object<'_>,
+    code: &mut [CodeSection],
+    list: InfoList<'_>,
+    sorted_flag: u32,
+    place_of: impl Fn(&mut CodeSection) -> &mut u32,
+) {
+    let Some(btf) = object.btf() else { return };
+    let mut sections = list.sections();
+    let mut cursor = 0usize;
+    loop {
+        let offset = sections.offset();
+        let Some(records) = sections.next() else { break };
+        let Some(name) = btf.own_string(records.name_off) else { continue };
+        for step in 0..code.len() {
+            let at = (cursor + step) % code.len();
+            let Some(section) = code.get_mut(at) else { continue };
+            if object.section_name(section.section()) != name || *place_of(section) != 0 {
+                continue;
+            }
+            *place_of(section) = (offset as u32).saturating_add(1);
+            if records.is_sorted() {
+                section.flags |= sorted_flag;
+            }
+            cursor = at + 1;
+            break;
+        }
+    }
+}
+
+fn function(object: &Object<'_>, code: &[CodeSection], symbol: &Symbol<'_>) -> Result<Option<Function>, ObjectError> {
+    let (true, Some(section)) = (symbol.is_function(), symbol.section) else { return Ok(None) };
+    let Ok(at) = code.binary_search_by_key(&section, CodeSection::section) else { return Ok(None) };
+    let bad = ObjectError::BadFunction { symbol: symbol.index };
+    let end = symbol.value.checked_add(symbol.size).ok_or(bad)?;
+    let whole = |bytes: u64| -> Result<u32, ObjectError> {
+        let size = INSN_SIZE as u64;
+        if bytes.is_multiple_of(size) { u32::try_from(bytes / size).map_err(|_| bad) } else { Err(bad) }
+    };
+    if end > object.elf().section(section)?.size() || symbol.size == 0 {
+        return Err(bad);
+    }
+    Ok(Some(Function {
+        code: u16::try_from(at).map_err(|_| ObjectError::TooMany)?,
+        flags: 0,
+        insn_start: whole(symbol.value)?,
+        insn_count: whole(symbol.size)?,
+        symbol: symbol.index,
+    }))
+}
+
+/// Functions in `.text` are subprograms, all others are programs. An object's only function is a program wherever it
+/// stands (libbpf: `prog_is_subprog`).
+fn mark_programs(object: &Object<'_>, code: &[CodeSection], functions: &mut [Function]) -> Result<(), ObjectError> {
+    let is_single = functions.len() == 1;
+    for function in functions {
+        let section = code.get(function.code()).map_or(0, CodeSection::section);
+        let is_text = object.section_name(section) == b".text";
+        if !is_text && object.elf().symbol(function.symbol)?.is_local() {
+            return Err(ObjectError::StaticProgram { symbol: function.symbol });
+        }
+        if !is_text || is_single {
+            function.flags |= PROGRAM;
+        }
+    }
+    Ok(())
+}

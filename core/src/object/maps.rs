@@ -1,0 +1,470 @@
+//! Maps: those that `.maps` and legacy sections define, and those that the loader makes for global data.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::elf::{Elf, Section};
+use super::error::ObjectError;
+use super::externs::Extern;
+use super::{Object, legacy_maps};
+use crate::arena::{Arena, Growing, Part};
+use crate::btf::{Kind, Member, Type, TypeId, Types};
+
+/// What a map comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum MapOrigin {
+    /// A variable in `.maps`.
+    Btf,
+    /// A symbol in a `maps` section.
+    Legacy,
+    /// The `values` of a map of maps: the model of the maps in it. It has no place of its own.
+    Inner,
+    /// A section of global data.
+    Data(DataSection),
+    /// The `.kconfig` externs.
+    Kconfig,
+}
+
+/// Which global data a section holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataSection {
+    /// `.rodata` and its like: programs may only read it, and it is frozen when filled.
+    Rodata,
+    /// `.data` and its like.
+    Data,
+    /// `.bss` and its like: all zero at first.
+    Bss,
+}
+
+/// Whether and how a map is pinned (libbpf: `enum libbpf_pin_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pinning {
+    /// Not at all.
+    None,
+    /// In bpffs under the map's own name.
+    ByName,
+}
+
+/// A map as the object declares it: sizes in bytes, numbers as the kernel's `BPF_MAP_CREATE` takes them.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Map {
+    /// Flags beyond those of the first word, for some map types.
+    pub extra: u64,
+    /// Where in its section the definition stands, in bytes.
+    section_offset: u64,
+    /// String offset (`.maps`), symbol (`maps`) or unused (global data).
+    pub(super) name: u32,
+    section: u32,
+    /// `BPF_MAP_TYPE_*`
+    pub map_type: u32,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Bytes of a value.
+    pub value_size: u32,
+    /// How many entries it can hold.
+    pub max_entries: u32,
+    /// `BPF_F_*`
+    pub flags: u32,
+    /// The NUMA node, where the flags say that it counts.
+    pub numa_node: u32,
+    key_type: u32,
+    value_type: u32,
+    definition: u32,
+    inner: u16,
+    origin: u8,
+    pinning: u8,
+}
+
+/// Global data goes to arrays of one element.
+const ARRAY: u32 = 2;
+const PROG_ARRAY: u32 = 3;
+const ARRAY_OF_MAPS: u32 = 12;
+const HASH_OF_MAPS: u32 = 13;
+const RDONLY_PROG: u32 = 1 << 7;
+const MMAPABLE: u32 = 1 << 10;
+
+impl Map {
+    pub(super) fn new(origin: MapOrigin, section: u32, section_offset: u64) -> Self {
+        let origin = match origin {
+            MapOrigin::Btf => 0,
+            MapOrigin::Legacy => 1,
+            MapOrigin::Inner => 2,
+            MapOrigin::Kconfig => 3,
+            MapOrigin::Data(DataSection::Rodata) => 4,
+            MapOrigin::Data(DataSection::Data) => 5,
+            MapOrigin::Data(DataSection::Bss) => 6,
+        };
+        Self {
+            extra: 0,
+            section_offset,
+            name: 0,
+            section,
+            map_type: 0,
+            key_size: 0,
+            value_size: 0,
+            max_entries: 0,
+            flags: 0,
+            numa_node: 0,
+            key_type: 0,
+            value_type: 0,
+            definition: 0,
+            inner: 0,
+            origin,
+            pinning: 0,
+        }
+    }
+
+    /// What it comes from.
+    #[must_use]
+    pub fn origin(&self) -> MapOrigin {
+        match self.origin {
+            0 => MapOrigin::Btf,
+            1 => MapOrigin::Legacy,
+            2 => MapOrigin::Inner,
+            3 => MapOrigin::Kconfig,
+            4 => MapOrigin::Data(DataSection::Rodata),
+            5 => MapOrigin::Data(DataSection::Data),
+            _ => MapOrigin::Data(DataSection::Bss),
+        }
+    }
+
+    /// Whether the loader makes it for the object: global data and `.kconfig`.
+    #[must_use]
+    pub fn is_internal(&self) -> bool {
+        matches!(self.origin(), MapOrigin::Data(_) | MapOrigin::Kconfig)
+    }
+
+    /// Its name as the source has it: the variable's, the symbol's, or the section's.
+    #[must_use]
+    pub fn name<'obj>(&self, object: &Object<'obj>, local: Option<&Types<'obj>>) -> &'obj [u8] {
+        match self.origin() {
+            MapOrigin::Btf | MapOrigin::Inner => {
+                local.and_then(|types| types.string(self.name).ok()).unwrap_or(&[])
+            }
+            MapOrigin::Legacy => object.symbol_name(self.name),
+            MapOrigin::Data(_) => object.section_name(self.section),
+            MapOrigin::Kconfig => b".kconfig",
+        }
+    }
+
+    /// The type of its keys in the object's BTF, where the definition names one.
+    #[must_use]
+    pub fn key_type(&self) -> Option<TypeId> {
+        (self.key_type != 0).then_some(TypeId(self.key_type))
+    }
+
+    /// The type of its values in the object's BTF, where the definition names one: of global data the `DATASEC`.
+    #[must_use]
+    pub fn value_type(&self) -> Option<TypeId> {
+        (self.value_type != 0).then_some(TypeId(self.value_type))
+    }
+
+    /// The struct that defines it, in the object's BTF.
+    #[must_use]
+    pub fn definition(&self) -> TypeId {
+        TypeId(self.definition)
+    }
+
+    /// How it is pinned.
+    #[must_use]
+    pub fn pinning(&self) -> Pinning {
+        if self.pinning == 1 { Pinning::ByName } else { Pinning::None }
+    }
+
+    pub(super) fn set_pinning(&mut self, pinning: Pinning) {
+        self.pinning = u8::from(pinning == Pinning::ByName);
+    }
+
+    /// The number of the map that is the model of those in this one.
+    #[must_use]
+    pub fn inner(&self) -> Option<usize> {
+        (self.inner != 0).then(|| usize::from(self.inner) - 1)
+    }
+
+    /// The section that it stands in.
+    #[must_use]
+    pub fn section(&self) -> u32 {
+        self.section
+    }
+
+    /// Where in its section it stands, in bytes.
+    #[must_use]
+    pub fn section_offset(&self) -> u64 {
+        self.section_offset
+    }
+
+    /// The first contents of global data; none for `.bss`, which is zero, and for all other maps.
+    #[must_use]
+    pub fn initial_data<'obj>(&self, object: &Object<'obj>) -> &'obj [u8] {
+        match self.origin() {
+            MapOrigin::Data(_) => object.elf().section(self.section).map_or(&[], |section| section.data.data()),
+            _ => &[],
+        }
+    }
+}
+
+/// Reads all maps: defined ones, inner models behind them, global data, `.kconfig`.
+pub(super) fn read<'buf>(
+    object: &Object<'_>,
+    local: Option<&Types<'_>>,
+    externs: &[Extern],
+    arena: &mut Arena<'buf>,
+) -> Result<&'buf [Map], ObjectError> {
+    let mut maps = arena.grow::<Map>(Part::Maps);
+    for section in object.elf().sections() {
+        let section = section?;
+        if legacy_maps::is_legacy(section.name) {
+            legacy_maps::read(object, &section, &mut maps)?;
+        } else if section.name == b".maps" {
+            let local = local.ok_or(ObjectError::MapsWithoutBtf)?;
+            read_btf_maps(local, &section, &mut maps)?;
+        }
+    }
+    let data_types = local.map(DataTypes);
+    for section in object.elf().sections() {
+        let section = section?;
+        if let Some(kind) = data_section(&section) {
+            maps.push(data_map(&section, kind, data_types.as_ref())?)?;
+        }
+    }
+    if let Some(kconfig_size) = super::externs::kconfig_size(externs) {
+        let mut map = Map::new(MapOrigin::Kconfig, 0, 0);
+        map.map_type = ARRAY;
+        map.key_size = 4;
+        map.value_size = kconfig_size;
+        map.max_entries = 1;
+        map.flags = RDONLY_PROG | MMAPABLE;
+        map.value_type = match &data_types {
+            Some(types) => types.find(b".kconfig")?.map_or(0, |ty| ty.id().0),
+            None => 0,
+        };
+        maps.push(map)?;
+    }
+    if maps.len() >= usize::from(u16::MAX) {
+        return Err(ObjectError::TooMany);
+    }
+    let maps = maps.finish()?;
+    if let Some(local) = local {
+        place_btf_maps(object.elf(), local, maps)?;
+    }
+    Ok(maps)
+}
+
+fn data_section(section: &Section<'_>) -> Option<DataSection> {
+    let is = |base: &[u8]| {
+        section.name.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+    };
+    if section.size() == 0 || section.is_code() {
+        return None;
+    }
+    match () {
+        () if section.is_progbits() && is(b".rodata") => Some(DataSection::Rodata),
+        () if section.is_progbits() && is(b".data") => Some(DataSection::Data),
+        () if section.is_nobits() && is(b".bss") => Some(DataSection::Bss),
+        () => None,
+    }
+}
+
+fn data_map(section: &Section<'_>, kind: DataSection, types: Option<&DataTypes<'_>>) -> Result<Map, ObjectError> {
+    let bad = ObjectError::BadSection { section: section.index };
+    let mut map = Map::new(MapOrigin::Data(kind), section.index, 0);
+    map.map_type = ARRAY;
+    map.key_size = 4;
+    map.value_size = u32::try_from(section.size()).map_err(|_| bad)?;
+    map.max_entries = 1;
+    if kind == DataSection::Rodata {
+        map.flags = RDONLY_PROG;
+    }
+    if let Some((types, ty)) = types.and_then(|types| Some((types, types.find(section.name).ok()??))) {
+        map.value_type = ty.id().0;
+        if types.has_global(&ty) {
+            map.flags |= MMAPABLE;
+        }
+    }
+    Ok(map)
+}
+
+/// The `DATASEC`s of an object.
+struct DataTypes<'a>(&'a Types<'a>);
+
+impl<'a> DataTypes<'a> {
+    fn find(&self, name: &[u8]) -> Result<Option<Type<'a>>, ObjectError> {
+        find_datasec(self.0, name)
+    }
+
+    /// Whether some variable of the section is visible to other objects: only then is the map of use to user space, and
+    /// made mappable (libbpf: `map_is_mmapable`).
+    fn has_global(&self, datasec: &Type<'_>) -> bool {
+        const STATIC: u32 = 0;
+        datasec
+            .section_vars()
+            .filter_map(|var| self.0.get(var.type_id).ok())
+            .any(|var| var.kind() == Kind::Var && var.linkage() != STATIC)
+    }
+}
+
+/// The `DATASEC` of this name.
+pub(super) fn find_datasec<'a>(local: &Types<'a>, name: &[u8]) -> Result<Option<Type<'a>>, ObjectError> {
+    for ty in local.btf().iter() {
+        let ty = ty?;
+        if ty.kind() == Kind::Datasec && local.string_is(ty.name_off(), name) {
+            return Ok(Some(ty));
+        }
+    }
+    Ok(None)
+}
+
+fn read_btf_maps(
+    local: &Types<'_>,
+    section: &Section<'_>,
+    maps: &mut Growing<'_, '_, Map>,
+) -> Result<(), ObjectError> {
+    let datasec = find_datasec(local, b".maps")?.ok_or(ObjectError::MapsNotInBtf)?;
+    for place in datasec.section_vars() {
+        let var = local.get(place.type_id)?;
+        const GLOBAL: u32 = 1;
+        if var.kind() != Kind::Var {
+            return Err(ObjectError::MapsNotInBtf);
+        }
+        if var.linkage() != GLOBAL {
+            return Err(ObjectError::StaticMap { id: var.id() });
+        }
+        let mut map = Map::new(MapOrigin::Btf, section.index, 0);
+        map.name = var.name_off();
+        let inner = Definition { local, var: var.id(), is_inner: false }.read(var.type_id(), &mut map)?;
+        let number = maps.len();
+        maps.push(map)?;
+        if let Some(mut inner) = inner {
+            inner.name = var.name_off();
+            maps.push(inner)?;
+            let inner_number = u16::try_from(maps.len()).map_err(|_| ObjectError::TooMany)?;
+            if let Some(outer) = maps.items().get_mut(number) {
+                outer.inner = inner_number;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives maps of `.maps` the places that their symbols have: the compiler leaves the offsets in the BTF at 0.
+fn place_btf_maps(
+    elf: &Elf<'_>,
+    local: &Types<'_>,
+    maps: &mut [Map],
+) -> Result<(), ObjectError> {
+    for symbol in elf.symbols() {
+        let symbol = symbol?;
+        let Some(section) = symbol.section.filter(|_| !symbol.name.is_empty() && !symbol.is_section()) else {
+            continue;
+        };
+        maps.iter_mut()
+            .filter(|map| map.origin() == MapOrigin::Btf && map.section == section)
+            .filter(|map| local.string_is(map.name, symbol.name))
+            .for_each(|map| map.section_offset = symbol.value);
+    }
+    Ok(())
+}
+
+/// A map definition being read (libbpf: `parse_btf_map_def`).
+struct Definition<'d> {
+    local: &'d Types<'d>,
+    /// The variable, for messages.
+    var: TypeId,
+    is_inner: bool,
+}
+
+impl Definition<'_> {
+    /// Reads the struct `definition`, through typedefs, into `map`; returns the model of inner maps where there is one.
+    fn read(&self, definition: TypeId, map: &mut Map) -> Result<Option<Map>, ObjectError> {
+        let definition = self.local.skip_modifiers(definition)?;
+        if definition.kind() != Kind::Struct {
+            return Err(ObjectError::BadMapDefinition { id: definition.id() });
+        }
+        map.definition = definition.id().0;
+        let mut inner = None;
+        for (number, member) in (0..).zip(definition.members()) {
+            let bad = ObjectError::BadMapAttribute { id: self.var, member: number };
+            let is_last = number + 1 == definition.vlen();
+            match self.local.string(member.name_off)? {
+                b"type" => map.map_type = self.number(&member).ok_or(bad)?,
+                b"max_entries" => map.max_entries = self.number(&member).ok_or(bad)?,
+                b"map_flags" => map.flags = self.number(&member).ok_or(bad)?,
+                b"numa_node" => map.numa_node = self.number(&member).ok_or(bad)?,
+                b"map_extra" => map.extra = u64::from(self.number(&member).ok_or(bad)?),
+                b"pinning" => match self.number(&member).ok_or(bad)? {
+                    0 => {}
+                    1 if !self.is_inner => map.set_pinning(Pinning::ByName),
+                    _ => return Err(bad),
+                },
+                b"key_size" => {
+                    let size = self.number(&member).ok_or(bad)?;
+                    self.set_size(&mut map.key_size, size, number)?;
+                }
+                b"value_size" => {
+                    let size = self.number(&member).ok_or(bad)?;
+                    self.set_size(&mut map.value_size, size, number)?;
+                }
+                b"key" => {
+                    let ty = self.pointee(&member).ok_or(bad)?;
+                    self.set_size(&mut map.key_size, self.local.byte_size(ty)?, number)?;
+                    map.key_type = ty.0;
+                }
+                b"value" => {
+                    let ty = self.pointee(&member).ok_or(bad)?;
+                    self.set_size(&mut map.value_size, self.local.byte_size(ty)?, number)?;
+                    map.value_type = ty.0;
+                }
+                b"values" if is_last => inner = self.read_values(&member, number, map)?,
+                _ => return Err(bad),
+            }
+        }
+        if map.map_type == 0 {
+            return Err(ObjectError::MapWithoutType { id: self.var });
+        }
+        Ok(inner)
+    }
+
+    fn read_values(&self, member: &Member, number: u32, map: &mut Map) -> Result<Option<Map>, ObjectError> {
+        let bad = ObjectError::BadMapAttribute { id: self.var, member: number };
+        if self.is_inner {
+            return Err(ObjectError::InnerOfInner { id: self.var });
+        }
+        // Values are descriptors.
+        self.set_size(&mut map.value_size, 4, number)?;
+        let array = self.local.skip_modifiers(member.type_id)?.array().ok_or(bad)?;
+        let element = self.local.skip_modifiers(array.element)?;
+        if element.kind() != Kind::Ptr {
+            return Err(bad);
+        }
+        let pointee = self.local.skip_modifiers(element.type_id())?;
+        match map.map_type {
+            PROG_ARRAY if pointee.kind() == Kind::FuncProto => Ok(None),
+            ARRAY_OF_MAPS | HASH_OF_MAPS => {
+                let mut inner = Map::new(MapOrigin::Inner, 0, 0);
+                Definition { local: self.local, var: self.var, is_inner: true }.read(pointee.id(), &mut inner)?;
+                Ok(Some(inner))
+            }
+            _ => Err(bad),
+        }
+    }
+
+    /// The number that `__uint(name, number)` wraps: a pointer to an array of so many elements.
+    fn number(&self, member: &Member) -> Option<u32> {
+        let array = self.local.skip_modifiers(self.pointee(member)?).ok()?.array()?;
+        Some(array.len)
+    }
+
+    fn pointee(&self, member: &Member) -> Option<TypeId> {
+        let pointer = self.local.skip_modifiers(member.type_id).ok()?;
+        (pointer.kind() == Kind::Ptr).then(|| pointer.type_id())
+    }
+
+    fn set_size(&self, size: &mut u32, found: u32, member: u32) -> Result<(), ObjectError> {
+        if *size != 0 && *size != found {
+            return Err(ObjectError::MapSizeConflict { id: self.var, member, given: *size, found });
+        }
+        *size = found;
+        Ok(())
+    }
+}

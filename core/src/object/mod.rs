@@ -1,0 +1,209 @@
+//! What a BPF object declares: programs, maps, global data, externs.
+//!
+//! [`Object`] is a borrowed view of the file. [`Declared`] holds what was found in it, in the caller's arena: the
+//! numbers of functions, maps and externs there are what the rest of the crate speaks of.
+
+pub(crate) mod elf;
+mod error;
+mod externs;
+mod functions;
+mod legacy_maps;
+mod maps;
+pub mod section_name;
+
+pub use error::ObjectError;
+pub use externs::{Extern, ExternKind};
+pub(crate) use functions::CodeSection;
+pub use functions::Function;
+pub use maps::{DataSection, Map, MapOrigin, Pinning};
+
+use crate::arena::{Arena, Part};
+use crate::btf::ext::BtfExt;
+use crate::btf::{Btf, Types};
+use crate::bytes::Endian;
+use elf::Elf;
+
+/// A BPF object file, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Object<'obj> {
+    elf: Elf<'obj>,
+    btf: Option<Btf<'obj>>,
+    /// Where `.BTF` starts in the file.
+    btf_at: usize,
+    btf_bytes: &'obj [u8],
+    ext: BtfExt<'obj>,
+    license: &'obj [u8],
+    version: u32,
+}
+
+impl<'obj> Object<'obj> {
+    /// Checks the file's headers and finds `.BTF`, `.BTF.ext`, `license` and `version`.
+    ///
+    /// # Errors
+    /// [`ObjectError`] for what is no 64-bit BPF object, and for faults of those sections.
+    pub fn parse(file: &'obj [u8]) -> Result<Self, ObjectError> {
+        let elf = Elf::parse(file)?;
+        let endian = elf.endian();
+        let mut object = Self {
+            elf,
+            btf: None,
+            btf_at: 0,
+            btf_bytes: &[],
+            ext: BtfExt::empty(endian),
+            license: &[],
+            version: 0,
+        };
+        let mut ext = None;
+        for section in elf.sections() {
+            let section = section?;
+            match section.name {
+                b".BTF" => {
+                    object.btf_bytes = section.data.data();
+                    object.btf_at = object.offset_in_file(object.btf_bytes);
+                    object.btf = Some(Btf::parse(object.btf_bytes)?);
+                }
+                b".BTF.ext" => ext = Some(section.data.data()),
+                b"license" => object.license = up_to_nul(section.data.data()),
+                b"version" => object.version = section.data.u32(0).unwrap_or(0),
+                _ => {}
+            }
+        }
+        // Without .BTF there are no strings and types for .BTF.ext to refer to (libbpf drops it with a note).
+        if let (Some(_), Some(bytes)) = (object.btf, ext) {
+            object.ext = BtfExt::parse(bytes, endian)?;
+        }
+        Ok(object)
+    }
+
+    /// The byte order of the object.
+    #[must_use]
+    pub fn endian(&self) -> Endian {
+        self.elf.endian()
+    }
+
+    /// The object's bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &'obj [u8] {
+        self.elf.data()
+    }
+
+    /// Its BTF.
+    #[must_use]
+    pub fn btf(&self) -> Option<Btf<'obj>> {
+        self.btf
+    }
+
+    /// The bytes of its `.BTF` section; none where there is no such section.
+    #[must_use]
+    pub fn btf_bytes(&self) -> &'obj [u8] {
+        self.btf_bytes
+    }
+
+    /// Its `.BTF.ext`; empty lists where it has none.
+    #[must_use]
+    pub fn ext(&self) -> &BtfExt<'obj> {
+        &self.ext
+    }
+
+    /// Where the strings of `.BTF` start in the file.
+    pub(crate) fn strings_at(&self) -> usize {
+        self.btf.map_or(0, |btf| self.btf_at.saturating_add(btf.strings_at() as usize))
+    }
+
+    /// The licence, up to its first NUL or the end of its section; empty where the object has none.
+    #[must_use]
+    pub fn license(&self) -> &'obj [u8] {
+        self.license
+    }
+
+    /// The kernel version that the object was compiled for: the `version` section, or 0.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The name of a section; empty for a number that is none.
+    #[must_use]
+    pub fn section_name(&self, section: u32) -> &'obj [u8] {
+        self.elf.section(section).map_or(&[], |section| section.name)
+    }
+
+    /// The name of a symbol; empty for a number that is none.
+    #[must_use]
+    pub fn symbol_name(&self, symbol: u32) -> &'obj [u8] {
+        self.elf.symbol(symbol).map_or(&[], |symbol| symbol.name)
+    }
+
+    pub(crate) fn elf(&self) -> &Elf<'obj> {
+        &self.elf
+    }
+
+    /// Where `part`, a piece of the file, starts in it.
+    pub(crate) fn offset_in_file(&self, part: &[u8]) -> usize {
+        // Both are addresses of one slice; the difference is an offset in it.
+        part.as_ptr().addr().wrapping_sub(self.elf.data().as_ptr().addr())
+    }
+}
+
+fn up_to_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&byte| byte == 0).next().unwrap_or(bytes)
+}
+
+/// What an object declares, in arena slices.
+#[derive(Clone, Copy, Debug)]
+pub struct Declared<'buf> {
+    pub(crate) code: &'buf [CodeSection],
+    pub(crate) functions: &'buf [Function],
+    pub(crate) maps: &'buf [Map],
+    pub(crate) externs: &'buf [Extern],
+}
+
+impl<'buf> Declared<'buf> {
+    /// Reads all declarations of `object`, whose BTF is indexed as `local`.
+    ///
+    /// # Errors
+    /// [`ObjectError`]
+    pub fn read(
+        object: &Object<'_>,
+        local: Option<&Types<'_>>,
+        arena: &mut Arena<'buf>,
+    ) -> Result<Self, ObjectError> {
+        let (code, functions) = functions::read(object, arena)?;
+        let externs = externs::read(object, local, arena)?;
+        let maps = maps::read(object, local, externs, arena)?;
+        Ok(Self { code, functions, maps, externs })
+    }
+
+    /// The object's functions, by section and place: programs and subprograms.
+    #[must_use]
+    pub fn functions(&self) -> &'buf [Function] {
+        self.functions
+    }
+
+    /// The programs among them, each with its number as a function.
+    pub fn programs(&self) -> impl Iterator<Item = (usize, &'buf Function)> + use<'buf> {
+        self.functions.iter().enumerate().filter(|(_, function)| function.is_program())
+    }
+
+    /// The maps: those of `.maps` and legacy sections, then global data, then `.kconfig`.
+    #[must_use]
+    pub fn maps(&self) -> &'buf [Map] {
+        self.maps
+    }
+
+    /// The externs.
+    #[must_use]
+    pub fn externs(&self) -> &'buf [Extern] {
+        self.externs
+    }
+
+    /// Bytes of arena that each table takes.
+    #[must_use]
+    pub fn parts(&self) -> [(Part, usize); 3] {
+        [
+            (Part::Functions, size_of_val(self.code) + size_of_val(self.functions)),
+            (Part::Maps, size_of_val(self.maps)),
+            (Part::Externs, size_of_val(self.externs)),
+        ]
+    }
+}

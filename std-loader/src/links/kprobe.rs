@@ -1,0 +1,81 @@
+//! Kprobes: on a kernel function's entry (plus an offset) or its return, one by one or many by one link.
+
+use std::os::fd::BorrowedFd;
+
+use super::{Functions, Link, LinkError, Scope, attach_type, call, create};
+use super::{perf_event, probe, tracefs};
+use crate::files::CPath;
+use crate::sys::{bpf, perf};
+
+/// Where and how to probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kprobe<'a> {
+    /// The function.
+    pub function: &'a str,
+    /// Bytes from its start.
+    pub offset: u64,
+    /// On its return instead.
+    pub returns: bool,
+    /// What bpf_get_attach_cookie gives; other than 0 needs Linux 5.15.
+    pub cookie: u64,
+}
+
+/// Attaches by the kprobe PMU, else (before Linux 4.17) by tracefs.
+///
+/// # Errors
+/// [`LinkError`]: ENOENT, EINVAL or EADDRNOTAVAIL where the function is not there or not to be probed.
+pub fn attach(program: BorrowedFd<'_>, kprobe: Kprobe<'_>) -> Result<Link, LinkError> {
+    let Kprobe {
+        function,
+        offset,
+        returns,
+        cookie,
+    } = kprobe;
+    if let Some(pmu) = probe::pmu_type("kprobe")? {
+        let name = CPath::from_bytes(function.as_bytes()).map_err(|_| LinkError::BadName)?;
+        let config = if returns {
+            probe::return_bit("kprobe")?
+        } else {
+            0
+        };
+        let event = perf::probe(pmu, config, Some(name.as_c_str()), offset, Scope::cpu(0))
+            .map_err(call("perf_event_open"))?;
+        return perf_event::attach_to(event, program, cookie, None);
+    }
+    if function.contains(char::is_whitespace) {
+        return Err(LinkError::BadName);
+    }
+    let probe = tracefs::Probe::new(
+        tracefs::File::Kprobes,
+        returns,
+        format_args!("{function}+{offset}"),
+    )?;
+    tracefs::attach_event(probe.id()?, program, cookie, Scope::cpu(0), Some(probe))
+}
+
+/// Attaches to many functions by one link (Linux 5.18, `kprobe.multi`; 6.10 for sessions). `cookies` is empty or as long as
+/// the functions.
+///
+/// # Errors
+/// [`LinkError::Kernel`].
+pub fn attach_multi(
+    program: BorrowedFd<'_>,
+    functions: Functions<'_>,
+    cookies: &[u64],
+    returns: bool,
+    session: bool,
+) -> Result<Link, LinkError> {
+    /// BPF_F_KPROBE_MULTI_RETURN.
+    const RETURN: u32 = 1;
+    let attach_type = if session {
+        attach_type::TRACE_KPROBE_SESSION
+    } else {
+        attach_type::TRACE_KPROBE_MULTI
+    };
+    let how = bpf::LinkTarget::KprobeMulti {
+        functions,
+        cookies,
+        flags: if returns { RETURN } else { 0 },
+    };
+    create(program, 0, attach_type, 0, &how)
+}

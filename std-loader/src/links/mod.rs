@@ -1,0 +1,294 @@
+//! Attaching: one small file for each kind of target.
+//!
+//! A [`Link`] detaches when it is dropped. Where the kernel has it, that is a `bpf_link` descriptor; older kernels attach
+//! to perf events by an ioctl, to cgroups and sock maps by BPF_PROG_ATTACH, and tracefs probes have to be removed by
+//! name. None of it uses the heap.
+
+pub mod cgroup;
+pub mod iter;
+pub mod kprobe;
+pub mod lockdown;
+pub mod netfilter;
+pub mod perf_event;
+mod probe;
+pub mod raw_tracepoint;
+pub mod socket;
+pub mod struct_ops;
+pub mod tcx;
+mod tracefs;
+pub mod tracepoint;
+pub mod tracing;
+pub mod uprobe;
+pub mod xdp;
+
+use core::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::sys::{Errno, bpf, perf};
+
+pub use crate::sys::bpf::{CStrAddress, Functions, LinkInfo, link_info};
+pub use crate::sys::perf::{Sampling, Scope};
+
+/// `enum bpf_attach_type` of the uapi, those that this module attaches with. The program's own is what most calls take.
+pub mod attach_type {
+    /// BPF_TRACE_RAW_TP.
+    pub const TRACE_RAW_TP: u32 = 23;
+    /// BPF_TRACE_ITER.
+    pub const TRACE_ITER: u32 = 28;
+    /// BPF_XDP.
+    pub const XDP: u32 = 37;
+    /// BPF_PERF_EVENT.
+    pub const PERF_EVENT: u32 = 41;
+    /// BPF_TRACE_KPROBE_MULTI.
+    pub const TRACE_KPROBE_MULTI: u32 = 42;
+    /// BPF_STRUCT_OPS.
+    pub const STRUCT_OPS: u32 = 44;
+    /// BPF_NETFILTER.
+    pub const NETFILTER: u32 = 45;
+    /// BPF_TCX_INGRESS.
+    pub const TCX_INGRESS: u32 = 46;
+    /// BPF_TCX_EGRESS.
+    pub const TCX_EGRESS: u32 = 47;
+    /// BPF_TRACE_UPROBE_MULTI.
+    pub const TRACE_UPROBE_MULTI: u32 = 48;
+    /// BPF_NETKIT_PRIMARY.
+    pub const NETKIT_PRIMARY: u32 = 54;
+    /// BPF_NETKIT_PEER.
+    pub const NETKIT_PEER: u32 = 55;
+    /// BPF_TRACE_KPROBE_SESSION.
+    pub const TRACE_KPROBE_SESSION: u32 = 56;
+    /// BPF_TRACE_UPROBE_SESSION.
+    pub const TRACE_UPROBE_SESSION: u32 = 57;
+}
+
+/// Why a program is not attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// A call failed.
+    Kernel {
+        /// Which: its name.
+        call: &'static str,
+        /// How.
+        errno: Errno,
+    },
+    /// A file that the attachment goes through cannot be read or written.
+    File {
+        /// What kind of file.
+        file: &'static str,
+        /// How.
+        errno: Errno,
+    },
+    /// tracefs is mounted neither at /sys/kernel/tracing nor at /sys/kernel/debug/tracing (or may not be read).
+    NoTracefs,
+    /// The kernel has no tracepoint of this name.
+    NoTracepoint,
+    /// The kernel has neither a kprobe PMU nor kprobe_events (uprobes likewise): built without them.
+    NoProbes,
+    /// The directory belongs to cgroup v1, which BPF does not attach to: take one of the cgroup2 mount.
+    CgroupV1,
+    /// The directory is in no cgroup file system.
+    NotCgroup,
+    /// There is no network interface of this name.
+    NoInterface,
+    /// A probe's function, or file, or name has characters that tracefs cannot take.
+    BadName,
+    /// The kernel's lockdown mode forbids it: confidentiality forbids programs that read kernel memory.
+    Lockdown {
+        /// Which call was refused.
+        call: &'static str,
+        /// How.
+        errno: Errno,
+    },
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LinkError::Kernel { call, errno } => write!(f, "{call}: {errno}"),
+            LinkError::File { file, errno } => write!(f, "{file}: {errno}"),
+            LinkError::NoTracefs => f.write_str(
+                "tracefs is not there: mount -t tracefs tracefs /sys/kernel/tracing (as root)",
+            ),
+            LinkError::NoTracepoint => f.write_str("this kernel has no such tracepoint"),
+            LinkError::NoProbes => f.write_str(
+                "this kernel has no such probes: neither their PMU nor their tracefs file is there",
+            ),
+            LinkError::CgroupV1 => f.write_str(
+                "a cgroup v1 directory, which BPF does not attach to: take one of the cgroup2 mount",
+            ),
+            LinkError::NotCgroup => f.write_str("not a cgroup directory"),
+            LinkError::NoInterface => f.write_str("no such network interface"),
+            LinkError::BadName => f.write_str("a name that tracefs cannot take"),
+            LinkError::Lockdown { call, errno } => write!(
+                f,
+                "{call}: {errno}: kernel lockdown is in confidentiality mode, which forbids it"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for LinkError {}
+
+/// For `map_err`: names the call that failed, and lockdown where that may be why.
+pub(crate) fn call(call: &'static str) -> impl Fn(Errno) -> LinkError {
+    move |errno| explain(call, errno, lockdown::mode)
+}
+
+/// Lockdown refuses with EPERM or, where it disables a whole path, with EINVAL: neither is a sign of an old kernel then.
+fn explain(call: &'static str, errno: Errno, mode: impl Fn() -> lockdown::Mode) -> LinkError {
+    if matches!(errno, Errno::EPERM | Errno::EINVAL) && mode() == lockdown::Mode::Confidentiality {
+        return LinkError::Lockdown { call, errno };
+    }
+    LinkError::Kernel { call, errno }
+}
+
+/// An attachment; dropping it detaches.
+#[derive(Debug)]
+#[must_use = "dropping a link detaches the program"]
+pub struct Link {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// A bpf_link, or the descriptor of BPF_RAW_TRACEPOINT_OPEN, which has been one since Linux 5.7.
+    Bpf(OwnedFd),
+    /// A perf event with a program on it, by a link or by the ioctl, and perhaps a probe in tracefs.
+    Perf {
+        link: Option<OwnedFd>,
+        event: OwnedFd,
+        #[expect(dead_code, reason = "held for its drop")]
+        probe: Option<tracefs::Probe>,
+    },
+    /// BPF_PROG_ATTACH.
+    Attached {
+        target: OwnedFd,
+        program: OwnedFd,
+        attach_type: u32,
+    },
+    /// A struct_ops map of kernels without struct_ops links.
+    StructOps(OwnedFd),
+}
+
+impl Link {
+    pub(crate) fn from_fd(fd: OwnedFd) -> Link {
+        Link {
+            kind: Kind::Bpf(fd),
+        }
+    }
+
+    fn new(kind: Kind) -> Link {
+        Link { kind }
+    }
+
+    /// The bpf_link's descriptor, to pin or to ask about; `None` for the attachments of old kernels.
+    #[must_use]
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.kind {
+            Kind::Bpf(fd) => Some(fd.as_fd()),
+            Kind::Perf { link, .. } => link.as_ref().map(AsFd::as_fd),
+            Kind::Attached { .. } | Kind::StructOps(_) => None,
+        }
+    }
+
+    /// Puts another program (for struct_ops: another map) behind the link, without a gap.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP where this is no bpf_link; EINVAL where its kind cannot.
+    pub fn update(&self, new: BorrowedFd<'_>) -> Result<(), LinkError> {
+        let link = self.fd().ok_or(LinkError::Kernel {
+            call: "BPF_LINK_UPDATE",
+            errno: Errno::EOPNOTSUPP,
+        })?;
+        bpf::link_update(link, new, None).map_err(call("BPF_LINK_UPDATE"))
+    }
+
+    /// Detaches now and says whether that worked; dropping keeps silent. A bpf_link that is pinned or held by another
+    /// descriptor is detached too, where its kind can be (Linux 5.9; closed otherwise).
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn detach(self) -> Result<(), LinkError> {
+        match &self.kind {
+            Kind::Bpf(fd) => match bpf::link_detach(fd.as_fd()) {
+                Ok(()) | Err(Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(()),
+                Err(errno) => Err(call("BPF_LINK_DETACH")(errno)),
+            },
+            Kind::Perf { event, .. } => {
+                perf::disable(event.as_fd()).map_err(call("PERF_EVENT_IOC_DISABLE"))
+            }
+            // Dropping does these.
+            Kind::Attached { .. } | Kind::StructOps(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Kind {
+    fn drop(&mut self) {
+        match self {
+            Kind::Bpf(_) => {}
+            // The link goes before the event, the event before its probe: a probe in use cannot be removed. The event is
+            // not disabled here, for a pinned link keeps it working.
+            Kind::Perf { .. } => {}
+            Kind::Attached {
+                target,
+                program,
+                attach_type,
+            } => {
+                // Nobody to tell; `target` may be gone.
+                let _ = bpf::prog_detach(target.as_fd(), program.as_fd(), *attach_type);
+            }
+            Kind::StructOps(map) => struct_ops::unregister(map.as_fd()),
+        }
+    }
+}
+
+/// A link by BPF_LINK_CREATE.
+fn create(
+    object: BorrowedFd<'_>,
+    target: u32,
+    attach_type: u32,
+    flags: u32,
+    how: &bpf::LinkTarget<'_>,
+) -> Result<Link, LinkError> {
+    bpf::link_create(object, target, attach_type, flags, how)
+        .map(Link::from_fd)
+        .map_err(call("BPF_LINK_CREATE"))
+}
+
+/// The index of a network interface, for [`xdp`] and [`tcx`].
+///
+/// # Errors
+/// [`LinkError::NoInterface`].
+pub fn interface_index(name: &str) -> Result<u32, LinkError> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|errno| call("socket")(errno.into()))?;
+    rustix::net::netdevice::name_to_index(socket, name).map_err(|_| LinkError::NoInterface)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_34_lockdown_is_named() {
+        for (errno, mode, locked) in [
+            (Errno::EPERM, lockdown::Mode::Confidentiality, true),
+            (Errno::EINVAL, lockdown::Mode::Confidentiality, true),
+            (Errno::ENOENT, lockdown::Mode::Confidentiality, false),
+            (Errno::EPERM, lockdown::Mode::Integrity, false),
+            (Errno::EPERM, lockdown::Mode::None, false),
+        ] {
+            let error = explain("bpf", errno, || mode);
+            assert_eq!(matches!(error, LinkError::Lockdown { .. }), locked);
+            assert_eq!(error.to_string().contains("lockdown"), locked);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Programs on sockets, sock maps and network namespaces.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::{Kind, Link, LinkError, call, create};
+use crate::sys::bpf;
+
+/// Attaches sk_skb and sk_msg programs to a sock map or sock hash by BPF_PROG_ATTACH, which all kernels have.
+///
+/// # Errors
+/// [`LinkError::Kernel`].
+pub fn attach_sockmap(
+    program: BorrowedFd<'_>,
+    map: BorrowedFd<'_>,
+    attach_type: u32,
+) -> Result<Link, LinkError> {
+    let dup = |fd: BorrowedFd<'_>| {
+        rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(|errno| call("dup")(errno.into()))
+    };
+    let (target, program) = (dup(map)?, dup(program)?);
+    bpf::prog_attach(target.as_fd(), program.as_fd(), attach_type, 0)
+        .map_err(call("BPF_PROG_ATTACH"))?;
+    Ok(Link::new(Kind::Attached {
+        target,
+        program,
+        attach_type,
+    }))
+}
+
+/// Attaches flow dissectors and socket lookups to a network namespace (a descriptor of /proc/PID/ns/net), by a link
+/// (Linux 5.8).
+///
+/// # Errors
+/// [`LinkError::Kernel`].
+pub fn attach_netns(
+    program: BorrowedFd<'_>,
+    netns: BorrowedFd<'_>,
+    attach_type: u32,
+) -> Result<Link, LinkError> {
+    let target = bpf::target_fd(netns);
+    create(program, target, attach_type, 0, &bpf::LinkTarget::Plain)
+}

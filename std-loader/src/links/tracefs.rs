@@ -1,0 +1,174 @@
+//! tracefs: the numbers of tracepoints, and probes made by writing to its files.
+
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{Access, access};
+
+use super::LinkError;
+use crate::files::{self, CPath};
+use crate::sys::Errno;
+
+/// Where it may be mounted: on its own, or in debugfs before Linux 4.1 and by habit.
+const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+fn mount() -> Result<&'static str, LinkError> {
+    MOUNTS
+        .into_iter()
+        .find(|mount| {
+            CPath::format(format_args!("{mount}/events"))
+                .is_ok_and(|path| access(path.as_c_str(), Access::EXISTS).is_ok())
+        })
+        .ok_or(LinkError::NoTracefs)
+}
+
+/// The number of an event, by group and name.
+pub(super) fn event_id(group: &str, name: &str) -> Result<u64, LinkError> {
+    let sound = |part: &str| !part.is_empty() && !part.contains('/') && !matches!(part, "." | "..");
+    if !sound(group) || !sound(name) {
+        return Err(LinkError::NoTracepoint);
+    }
+    let mount = mount()?;
+    let path = CPath::format(format_args!("{mount}/events/{group}/{name}/id"))
+        .map_err(|_| LinkError::NoTracepoint)?;
+    files::read_number(path.as_c_str()).map_err(|errno| match errno {
+        Errno::ENOENT | Errno::ENOTDIR => LinkError::NoTracepoint,
+        errno => LinkError::File {
+            file: "the tracepoint's id in tracefs",
+            errno,
+        },
+    })
+}
+
+/// The two files that make probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum File {
+    Kprobes,
+    Uprobes,
+}
+
+impl File {
+    fn name(self) -> &'static str {
+        match self {
+            File::Kprobes => "kprobe_events",
+            File::Uprobes => "uprobe_events",
+        }
+    }
+
+    fn path(self) -> Result<CPath, LinkError> {
+        let mount = mount()?;
+        CPath::format(format_args!("{mount}/{}", self.name())).map_err(|_| LinkError::NoTracefs)
+    }
+}
+
+/// A probe made by writing a line; removed on drop.
+#[derive(Debug)]
+pub(super) struct Probe {
+    file: File,
+    name: heapless::String<48>,
+}
+
+const GROUP: &str = "corelo";
+
+impl Probe {
+    /// `definition` is what follows the event's name, as in Documentation/trace/kprobetrace.rst.
+    pub(super) fn new(
+        file: File,
+        returns: bool,
+        definition: fmt::Arguments<'_>,
+    ) -> Result<Probe, LinkError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let mut name = heapless::String::new();
+        let pid = rustix::process::getpid().as_raw_nonzero();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        write!(name, "p{pid}_{number}").map_err(|_| LinkError::BadName)?;
+        let kind = if returns { 'r' } else { 'p' };
+        let mut line = heapless::String::<4096>::new();
+        writeln!(line, "{kind}:{GROUP}/{name} {definition}").map_err(|_| LinkError::BadName)?;
+        // One line makes one probe: nothing in a name may start another.
+        if line.bytes().filter(|byte| *byte == b'\n').count() != 1 {
+            return Err(LinkError::BadName);
+        }
+        files::append_line(file.path()?.as_c_str(), line.as_bytes()).map_err(
+            |errno| match errno {
+                Errno::ENOENT if !exists(file) => LinkError::NoProbes,
+                errno => LinkError::File {
+                    file: file.name(),
+                    errno,
+                },
+            },
+        )?;
+        Ok(Probe { file, name })
+    }
+
+    /// The event's number.
+    pub(super) fn id(&self) -> Result<u64, LinkError> {
+        event_id(GROUP, &self.name)
+    }
+}
+
+fn exists(file: File) -> bool {
+    file.path()
+        .is_ok_and(|path| access(path.as_c_str(), Access::EXISTS).is_ok())
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        let mut line = heapless::String::<64>::new();
+        if writeln!(line, "-:{GROUP}/{}", self.name).is_ok()
+            && let Ok(path) = self.file.path()
+        {
+            // EBUSY where a pinned link still uses it; nobody to tell.
+            let _ = files::append_line(path.as_c_str(), line.as_bytes());
+        }
+    }
+}
+
+/// Attaches to a tracefs event by number.
+pub(super) fn attach_event(
+    id: u64,
+    program: BorrowedFd<'_>,
+    cookie: u64,
+    scope: crate::sys::perf::Scope,
+    probe: Option<Probe>,
+) -> Result<super::Link, LinkError> {
+    let event = crate::sys::perf::tracepoint(id, scope).map_err(super::call("perf_event_open"))?;
+    super::perf_event::attach_to(event, program, cookie, probe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_leave_the_directory() {
+        for (group, name) in [("..", "x"), ("a/b", "x"), ("sched", ""), ("sched", "../..")] {
+            assert_eq!(event_id(group, name), Err(LinkError::NoTracepoint));
+        }
+    }
+
+    #[test]
+    fn a_line_feed_makes_no_second_probe() {
+        let made = Probe::new(File::Kprobes, false, format_args!("a\np:b/c d"));
+        assert_eq!(made.err(), Some(LinkError::BadName));
+    }
+
+    #[test]
+    fn a_probe_comes_and_goes_by_its_name() {
+        let made = Probe::new(File::Uprobes, false, format_args!("/bin/sh:0x1000"));
+        let probe = match made {
+            Err(LinkError::NoTracefs | LinkError::NoProbes | LinkError::File { .. }) => {
+                let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|v| v == "1");
+                assert!(!required, "CORELO_REQUIRE_KERNEL=1 and {made:?}");
+                println!("skipped: tracefs or its uprobe_events is not there: {made:?}");
+                return;
+            }
+            made => made.unwrap(),
+        };
+        let name = probe.name.clone();
+        assert!(probe.id().unwrap() > 0);
+        drop(probe);
+        assert_eq!(event_id(GROUP, &name), Err(LinkError::NoTracepoint));
+    }
+}

@@ -1,0 +1,1075 @@
+//! Maps, programs, rings, links and pins on the running kernel, with instructions put together by hand.
+//!
+//! Needs root and bpf(2): without them each test says that it is skipped, and fails instead where
+//! CORELO_REQUIRE_KERNEL=1.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use corelo_loader::kernel::{self, KernelBtf, KernelBtfError, Source};
+use corelo_loader::links::{self, LinkError};
+use corelo_loader::maps::{self, Map, MapFd, MapSpec, Memlock, PerCpuMap, map_type};
+use corelo_loader::perf_buffer::{PerfBuffer, PerfRecord};
+use corelo_loader::pin::{self, PinError, Property};
+use corelo_loader::programs::{self, GrowingLog, ProgramSpec, TestRun, load_program};
+use corelo_loader::ring_buffer::{RingBuffer, RingError, RingSet};
+use corelo_loader::sys::{Errno, page_size};
+
+const SOCKET_FILTER: u32 = 1;
+const TRACEPOINT: u32 = 5;
+const XDP: u32 = 6;
+const RAW_TRACEPOINT: u32 = 17;
+const SYSCALL: u32 = 31;
+
+/// One test at a time: the leak check counts this process's descriptors.
+static ALONE: Mutex<()> = Mutex::new(());
+
+struct Kernel {
+    _alone: MutexGuard<'static, ()>,
+    fds: usize,
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(open_fds(), self.fds, "descriptors leaked");
+        }
+    }
+}
+
+fn open_fds() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn missing(why: &str) {
+    assert!(
+        std::env::var_os("CORELO_REQUIRE_KERNEL").is_none_or(|value| value != "1"),
+        "CORELO_REQUIRE_KERNEL=1 and {why}"
+    );
+    println!("skipped: {why}");
+}
+
+fn kernel() -> Option<Kernel> {
+    let alone = ALONE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    match hash(1).map(drop) {
+        Ok(()) => Some(Kernel {
+            _alone: alone,
+            fds: open_fds(),
+        }),
+        Err(errno) => {
+            missing(&format!("bpf(2) does not make a map: {errno}"));
+            None
+        }
+    }
+}
+
+fn hash(max_entries: u32) -> Result<MapFd, Errno> {
+    create(map_type::HASH, 4, 8, max_entries)
+}
+
+fn create(map_type: u32, key_size: u32, value_size: u32, max_entries: u32) -> Result<MapFd, Errno> {
+    let spec = MapSpec {
+        name: b"corelo.test-map",
+        map_type,
+        key_size,
+        value_size,
+        max_entries,
+        ..MapSpec::default()
+    };
+    maps::create(&spec, Memlock::RaiseIfRefused)
+}
+
+/// One instruction: opcode, destination, source, offset, immediate.
+fn insn(opcode: u8, dst: u8, src: u8, off: i16, imm: i32) -> Vec<u8> {
+    let registers = if cfg!(target_endian = "big") {
+        dst << 4 | src
+    } else {
+        src << 4 | dst
+    };
+    let mut bytes = vec![opcode, registers];
+    bytes.extend(off.to_ne_bytes());
+    bytes.extend(imm.to_ne_bytes());
+    bytes
+}
+
+fn mov(dst: u8, imm: i32) -> Vec<u8> {
+    insn(0xb7, dst, 0, 0, imm)
+}
+
+fn mov_reg(dst: u8, src: u8) -> Vec<u8> {
+    insn(0xbf, dst, src, 0, 0)
+}
+
+fn add(dst: u8, imm: i32) -> Vec<u8> {
+    insn(0x07, dst, 0, 0, imm)
+}
+
+fn store(dst: u8, off: i16, imm: i32) -> Vec<u8> {
+    insn(0x62, dst, 0, off, imm)
+}
+
+fn helper(number: i32) -> Vec<u8> {
+    insn(0x85, 0, 0, 0, number)
+}
+
+fn exit() -> Vec<u8> {
+    insn(0x95, 0, 0, 0, 0)
+}
+
+/// dst = the map (BPF_PSEUDO_MAP_FD).
+fn load_map(dst: u8, map: BorrowedFd<'_>) -> Vec<u8> {
+    [insn(0x18, dst, 1, 0, map.as_raw_fd()), insn(0, 0, 0, 0, 0)].concat()
+}
+
+/// Writes the 8 bytes `value`, then zeros, into a ring buffer, and returns what the helper does.
+fn ring_output(map: BorrowedFd<'_>, value: i32) -> Vec<u8> {
+    [
+        store(10, -8, value),
+        store(10, -4, 0),
+        load_map(1, map),
+        mov_reg(2, 10),
+        add(2, -8),
+        mov(3, 8),
+        mov(4, 0),
+        helper(130),
+        exit(),
+    ]
+    .concat()
+}
+
+fn load(prog_type: u32, insns: &[u8]) -> std::os::fd::OwnedFd {
+    let spec = ProgramSpec {
+        name: b"corelo_test",
+        ..ProgramSpec::new(prog_type)
+    };
+    let mut log = GrowingLog::new(4096, 1 << 20);
+    load_program(&spec, insns, &mut log).unwrap_or_else(|failure| {
+        let text = &log.as_bytes()[failure.log_range()];
+        panic!("{failure}\n{}", String::from_utf8_lossy(text))
+    })
+}
+
+/// Runs a socket filter once on a packet of 64 bytes.
+fn run(program: BorrowedFd<'_>) -> u32 {
+    let mut run = TestRun {
+        data_in: &[0; 64],
+        ..TestRun::default()
+    };
+    programs::prog_test_run(program, &mut run).unwrap().retval
+}
+
+#[test]
+fn hash_maps_by_types_and_by_bytes() {
+    let Some(_kernel) = kernel() else { return };
+    let fd = hash(4).unwrap();
+    let map = Map::<u32, u64>::new(&fd).unwrap();
+    assert_eq!(map.get(&1), Ok(None));
+    map.insert(&1, &10, 0).unwrap();
+    map.insert(&2, &20, 1).unwrap();
+    assert_eq!(map.insert(&2, &21, 1), Err(Errno::EEXIST));
+    assert_eq!(map.insert(&3, &30, 2), Err(Errno::ENOENT));
+    let mut all: Vec<_> = map.iter().collect::<Result<_, _>>().unwrap();
+    all.sort_unstable();
+    assert_eq!(all, [(1, 10), (2, 20)]);
+    assert_eq!(map.keys().count(), 2);
+    assert_eq!(map.remove(&1), Ok(true));
+    assert_eq!(map.remove(&1), Ok(false));
+    let mut value = [0; 8];
+    fd.lookup_and_delete(&2u32.to_ne_bytes(), &mut value, 0)
+        .unwrap();
+    assert_eq!(u64::from_ne_bytes(value), 20);
+    assert_eq!(map.keys().count(), 0);
+    assert!(Map::<u64, u64>::new(&fd).is_err());
+    let info = maps::map_info(fd.as_fd()).unwrap();
+    assert_eq!(&info.name, b"corelo.test_map\0");
+    assert_eq!((info.map_type, info.max_entries), (map_type::HASH, 4));
+}
+
+#[test]
+fn per_cpu_values() {
+    let Some(_kernel) = kernel() else { return };
+    let fd = create(map_type::PERCPU_ARRAY, 4, 12, 2).unwrap();
+    let cpus = corelo_loader::cpus::possible_count().unwrap();
+    assert_eq!(fd.value_bytes(), 16 * cpus as usize);
+    let map = PerCpuMap::<u32, [u32; 3]>::new(&fd).unwrap();
+    let mut buffer = vec![0; map.buffer_len()];
+    map.insert(&1, &mut buffer, |cpu| [cpu, 7, cpu * 2], 0)
+        .unwrap();
+    let values: Vec<_> = map.get(&1, &mut buffer).unwrap().unwrap().collect();
+    let want: Vec<_> = (0..cpus).map(|cpu| [cpu, 7, cpu * 2]).collect();
+    assert_eq!(values, want);
+    assert!(map.get(&2, &mut buffer).unwrap().is_none());
+    let short = map.get(&1, &mut [0; 8]).map(|found| found.is_some());
+    assert_eq!(short, Err(Errno::EINVAL));
+    assert!(Map::<u32, [u32; 3]>::new(&fd).is_err());
+}
+
+#[test]
+fn arrays_are_mapped_and_frozen() {
+    let Some(_kernel) = kernel() else { return };
+    let spec = MapSpec {
+        name: b".data",
+        map_type: map_type::ARRAY,
+        key_size: 4,
+        value_size: 100,
+        max_entries: 1,
+        map_flags: maps::BPF_F_MMAPABLE,
+        ..MapSpec::default()
+    };
+    let fd = maps::create(&spec, Memlock::Keep).unwrap();
+    let memory = maps::mmap(&fd, true).unwrap();
+    assert_eq!(memory.byte_size(), page_size());
+    memory.write(3, b"written by mmap").unwrap();
+    let mut value = [0; 100];
+    fd.lookup(&[0; 4], &mut value, 0).unwrap();
+    assert_eq!(&value[3..18], b"written by mmap");
+    value[0] = 9;
+    assert_eq!(fd.freeze(), Err(Errno::EBUSY), "it is mapped writable");
+    drop(memory);
+    fd.update(&[0; 4], &value, 0).unwrap();
+    fd.freeze().unwrap();
+    assert_eq!(fd.update(&[0; 4], &value, 0), Err(Errno::EPERM));
+    assert_eq!(maps::mmap(&fd, true).unwrap_err(), Errno::EPERM);
+    let memory = maps::mmap(&fd, false).unwrap();
+    let mut byte = [0];
+    memory.read(0, &mut byte).unwrap();
+    assert_eq!(byte, [9]);
+}
+
+#[test]
+fn case_32_ring_buffers_wrap_and_a_second_reader_goes_on() {
+    let Some(_kernel) = kernel() else { return };
+    let fd = create(map_type::RINGBUF, 0, 0, 1).unwrap();
+    let program = load(SOCKET_FILTER, &ring_output(fd.as_fd(), 77));
+    let mut ring = RingBuffer::new(fd.as_fd()).unwrap();
+    assert_eq!(ring.byte_size() as usize, page_size());
+    assert_eq!(ring.poll(Some(Duration::ZERO), |_| {}), Ok(0));
+    // Three times around the ring: 16 bytes a record.
+    let rounds = 3 * page_size() / 16;
+    for round in 0..rounds {
+        assert_eq!(run(program.as_fd()), 0, "round {round}");
+        let mut seen = 0;
+        let count = ring.poll(Some(Duration::from_secs(5)), |bytes| {
+            assert_eq!(bytes, 77u64.to_ne_bytes());
+            seen += 1;
+        });
+        assert_eq!((count, seen), (Ok(1), 1));
+    }
+    // Full: the helper says so, and nothing is lost of what went in.
+    let mut written = 0;
+    while run(program.as_fd()) == 0 {
+        written += 1;
+    }
+    assert!(written >= page_size() / 16 - 1);
+    assert_eq!(ring.next(<[u8]>::len), Ok(Some(8)));
+    drop(ring);
+    let mut second = RingBuffer::new(fd.as_fd()).unwrap();
+    assert_eq!(second.consume(|_| {}), Ok(written as u32 - 1));
+    assert_eq!(second.unread(), 0);
+    let hash = hash(1).unwrap();
+    assert_eq!(
+        RingBuffer::new(hash.as_fd()).unwrap_err(),
+        RingError::WrongMapType(map_type::HASH)
+    );
+}
+
+#[test]
+fn several_rings_behind_one_epoll() {
+    let Some(_kernel) = kernel() else { return };
+    let fds = [0, 1, 2].map(|_| create(map_type::RINGBUF, 0, 0, 4096).unwrap());
+    let programs = [0, 1, 2].map(|i| load(SOCKET_FILTER, &ring_output(fds[i].as_fd(), i as i32)));
+    let mut rings = [0, 1, 2].map(|i: usize| RingBuffer::new(fds[i].as_fd()).unwrap());
+    let mut set = RingSet::new(&mut rings).unwrap();
+    assert_eq!(set.poll(Some(Duration::from_millis(1)), |_, _| {}), Ok(0));
+    // Written while the reader waits.
+    let writer = programs[2].try_clone().unwrap();
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        run(writer.as_fd())
+    });
+    let mut seen = Vec::new();
+    let count = set.poll(Some(Duration::from_secs(10)), |ring, bytes| {
+        seen.push((ring, bytes[0]));
+    });
+    assert_eq!((count, &seen[..]), (Ok(1), &[(2, 2)][..]));
+    assert_eq!(thread.join().unwrap(), 0);
+    run(programs[0].as_fd());
+    run(programs[1].as_fd());
+    run(programs[1].as_fd());
+    seen.clear();
+    let count = set.consume(|ring, bytes| seen.push((ring, bytes[0])));
+    assert_eq!((count, &seen[..]), (Ok(3), &[(0, 0), (1, 1), (1, 1)][..]));
+}
+
+#[test]
+fn case_36_perf_buffers_count_what_they_lose() {
+    let Some(_kernel) = kernel() else { return };
+    let fd = create(map_type::PERF_EVENT_ARRAY, 4, 4, 0).unwrap();
+    assert_eq!(
+        fd.max_entries(),
+        corelo_loader::cpus::possible_count().unwrap()
+    );
+    // A raw tracepoint program with a test run: perf_event_output(ctx, map, this CPU, 12 bytes).
+    let program = load(
+        RAW_TRACEPOINT,
+        &[
+            store(10, -16, 0x0403_0201),
+            store(10, -12, 5),
+            store(10, -8, 6),
+            load_map(2, fd.as_fd()),
+            insn(0x18, 3, 0, 0, -1),
+            insn(0, 0, 0, 0, 0),
+            mov_reg(4, 10),
+            add(4, -16),
+            mov(5, 12),
+            helper(25),
+            exit(),
+        ]
+        .concat(),
+    );
+    let run = || {
+        programs::prog_test_run(program.as_fd(), &mut TestRun::default())
+            .unwrap()
+            .retval
+    };
+    let mut rings = [const { None }; 64];
+    assert_eq!(
+        PerfBuffer::open(&fd, 3, &mut rings).unwrap_err(),
+        RingError::BadPageCount(3)
+    );
+    assert!(matches!(
+        PerfBuffer::open(&fd, 1, &mut []).unwrap_err(),
+        RingError::TooManyCpus { room: 0, .. }
+    ));
+    let mut buffer = PerfBuffer::open(&fd, 1, &mut rings).unwrap();
+    let mut scratch = [0; 256];
+    let want: Vec<u8> = [0x0403_0201u32, 5, 6]
+        .iter()
+        .flat_map(|word| word.to_ne_bytes())
+        .collect();
+    let rounds = 3 * page_size() / 24;
+    for _ in 0..rounds {
+        assert_eq!(run(), 0);
+        let count = buffer.poll(Some(Duration::from_secs(5)), &mut scratch, |_, record| {
+            assert_eq!(record, PerfRecord::Sample(&want));
+        });
+        assert_eq!(count, Ok(1));
+    }
+    // More than fits on any CPU.
+    let cpus = corelo_loader::cpus::possible_count().unwrap() as usize;
+    let total = (page_size() / 24) * (cpus + 1) + 10;
+    for _ in 0..total {
+        run();
+    }
+    // The loss is told with the next record that finds room.
+    let (mut samples, mut lost) = (0, 0);
+    for _ in 0..2 {
+        buffer
+            .consume(&mut scratch, |_, record| match record {
+                PerfRecord::Sample(_) => samples += 1,
+                PerfRecord::Lost(count) => lost += count as usize,
+                other => panic!("{other:?}"),
+            })
+            .unwrap();
+        for _ in 0..cpus * 4 {
+            run();
+        }
+    }
+    assert!(samples > 0 && lost > 0, "{samples} samples, {lost} lost");
+    drop(buffer);
+    assert_ne!(run(), 0, "the ring is still in the map");
+}
+
+#[test]
+fn case_30_a_failing_program_has_its_log_and_its_errno() {
+    let Some(_kernel) = kernel() else { return };
+    // Many good instructions, so that the log is long, then a read of a register that was never written.
+    let mut insns: Vec<u8> = (0..400).flat_map(|i| mov(0, i)).collect();
+    insns.extend(mov_reg(0, 7));
+    insns.extend(exit());
+    let spec = ProgramSpec {
+        name: b"bad",
+        log_level: 2,
+        ..ProgramSpec::new(SOCKET_FILTER)
+    };
+    let mut log = GrowingLog::new(256, 1 << 20);
+    let failure = load_program(&spec, &insns, &mut log).unwrap_err();
+    assert_eq!((failure.errno, failure.truncated), (Errno::EACCES, false));
+    let whole = String::from_utf8(log.as_bytes()[failure.log_range()].to_vec()).unwrap();
+    assert!(whole.contains("R7 !read_ok"), "{whole}");
+    assert!(whole.len() > 4096);
+    // Short buffers: the same errno, and the tail where the kernel keeps it.
+    let mut short = [0; 512];
+    let failure = load_program(&spec, &insns, &mut &mut short[..]).unwrap_err();
+    assert_eq!((failure.errno, failure.truncated), (Errno::EACCES, true));
+    if failure.log_true_size > 0 {
+        assert_eq!(failure.log_true_size as usize, whole.len() + 1);
+        let tail = String::from_utf8(short[failure.log_range()].to_vec()).unwrap();
+        assert!(whole.ends_with(&tail) && tail.len() > 256, "{tail}");
+    }
+    // No buffer and one too small to be taken: still the errno.
+    for len in [0, 1, 64] {
+        let mut tiny = vec![0; len];
+        let failure = load_program(&spec, &insns, &mut &mut tiny[..]).unwrap_err();
+        assert_eq!(failure.errno, Errno::EACCES, "{len}");
+    }
+    // A short buffer never makes a good program fail.
+    let good = [mov(0, 3), exit()].concat();
+    let program = load_program(&spec, &good, &mut &mut [0u8; 1][..]).unwrap();
+    assert_eq!(run(program.as_fd()), 3);
+    let info = programs::prog_info(program.as_fd()).unwrap();
+    assert_eq!(&info.name, b"bad\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    assert_eq!(
+        (info.prog_type, info.xlated_size, info.gpl_compatible),
+        (1, 16, true)
+    );
+    let mut xlated = [0; 16];
+    programs::prog_xlated(program.as_fd(), &mut xlated).unwrap();
+    assert_eq!(xlated[..], good[..]);
+}
+
+#[test]
+fn programs_know_their_maps() {
+    let Some(_kernel) = kernel() else { return };
+    let fd = create(map_type::RINGBUF, 0, 0, 4096).unwrap();
+    let program = load(SOCKET_FILTER, &ring_output(fd.as_fd(), 1));
+    let mut ids = [0; 4];
+    assert_eq!(programs::prog_map_ids(program.as_fd(), &mut ids), Ok(1));
+    assert_eq!(ids[0], maps::map_info(fd.as_fd()).unwrap().id);
+    let other = hash(1).unwrap();
+    programs::prog_bind_map(program.as_fd(), other.as_fd()).unwrap();
+    assert_eq!(programs::prog_map_ids(program.as_fd(), &mut ids), Ok(2));
+}
+
+#[test]
+fn a_syscall_program_writes_to_its_context() {
+    let Some(_kernel) = kernel() else { return };
+    let spec = ProgramSpec {
+        flags: 1 << 4, // BPF_F_SLEEPABLE
+        ..ProgramSpec::new(SYSCALL)
+    };
+    let insns = [store(1, 0, 1234), mov(0, 5), exit()].concat();
+    let program = load_program(&spec, &insns, &mut &mut [][..]).unwrap();
+    let mut context = [0; 8];
+    let mut run = TestRun {
+        ctx_in: &mut context,
+        ..TestRun::default()
+    };
+    let result = programs::prog_test_run(program.as_fd(), &mut run).unwrap();
+    assert_eq!(result.retval, 5);
+    assert_eq!(context[..4], 1234u32.to_ne_bytes());
+}
+
+#[test]
+fn an_xdp_program_gets_its_packet_back() {
+    let Some(_kernel) = kernel() else { return };
+    let spec = ProgramSpec {
+        expected_attach_type: links::attach_type::XDP,
+        attach_type_optional: true,
+        ..ProgramSpec::new(XDP)
+    };
+    let program = load_program(&spec, &[mov(0, 2), exit()].concat(), &mut &mut [][..]).unwrap();
+    let packet: Vec<u8> = (0..64).collect();
+    let mut out = [0; 128];
+    let mut run = TestRun {
+        data_in: &packet,
+        data_out: &mut out,
+        ..TestRun::default()
+    };
+    let result = programs::prog_test_run(program.as_fd(), &mut run).unwrap();
+    assert_eq!((result.retval, result.data_size), (2, 64));
+    assert_eq!(out[..64], packet[..]);
+    let index = links::interface_index("lo").unwrap();
+    let link = links::xdp::attach(program.as_fd(), index, links::xdp::Mode::Generic).unwrap();
+    let info = links::link_info(link.fd().unwrap()).unwrap();
+    assert_eq!(info.link_type, 6);
+    let busy = links::xdp::attach(program.as_fd(), index, links::xdp::Mode::Generic);
+    assert!(matches!(
+        busy.unwrap_err(),
+        LinkError::Kernel {
+            errno: Errno::EBUSY,
+            ..
+        }
+    ));
+    link.update(program.as_fd()).unwrap();
+    drop(link);
+    links::xdp::attach(program.as_fd(), index, links::xdp::Mode::Generic)
+        .unwrap()
+        .detach()
+        .unwrap();
+    assert_eq!(links::interface_index("nope0"), Err(LinkError::NoInterface));
+}
+
+/// A program that counts its runs in element 0 of an array.
+fn counter(map: &MapFd) -> Vec<u8> {
+    [
+        store(10, -4, 0),
+        load_map(1, map.as_fd()),
+        mov_reg(2, 10),
+        add(2, -4),
+        helper(1),
+        insn(0x15, 0, 0, 2, 0),
+        mov(1, 1),
+        insn(0xdb, 0, 1, 0, 0),
+        mov(0, 0),
+        exit(),
+    ]
+    .concat()
+}
+
+fn counted(map: &MapFd) -> u64 {
+    Map::<u32, u64>::new(map).unwrap().get(&0).unwrap().unwrap()
+}
+
+fn start_a_process() {
+    let status = std::process::Command::new("/bin/true").status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn tracepoints() {
+    let Some(_kernel) = kernel() else { return };
+    let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
+    let program = load(TRACEPOINT, &counter(&map));
+    let link = match links::tracepoint::attach(program.as_fd(), "sched", "sched_process_exec", 0) {
+        Err(LinkError::NoTracefs) => return missing("tracefs is not mounted"),
+        link => link.unwrap(),
+    };
+    start_a_process();
+    let seen = counted(&map);
+    assert!(seen >= 1);
+    drop(link);
+    let seen = counted(&map);
+    start_a_process();
+    assert_eq!(counted(&map), seen, "detached");
+    let absent = links::tracepoint::attach(program.as_fd(), "sched", "no_such", 0);
+    assert_eq!(absent.unwrap_err(), LinkError::NoTracepoint);
+}
+
+#[test]
+fn raw_tracepoints() {
+    let Some(_kernel) = kernel() else { return };
+    let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
+    let program = load(RAW_TRACEPOINT, &counter(&map));
+    let link = links::raw_tracepoint::attach(program.as_fd(), "sched_process_exec", 0).unwrap();
+    start_a_process();
+    assert!(counted(&map) >= 1);
+    link.detach().unwrap();
+    let seen = counted(&map);
+    start_a_process();
+    assert_eq!(counted(&map), seen, "detached");
+    let absent = links::raw_tracepoint::attach(program.as_fd(), "no_such", 0);
+    assert!(matches!(
+        absent.unwrap_err(),
+        LinkError::Kernel {
+            errno: Errno::ENOENT,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn software_clock_samples() {
+    let Some(_kernel) = kernel() else { return };
+    let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
+    let program = load(7, &counter(&map));
+    let link = links::perf_event::attach(
+        program.as_fd(),
+        1,
+        0,
+        links::Sampling::Frequency(1000),
+        links::Scope::pid(0),
+        0,
+    )
+    .unwrap();
+    let start = std::time::Instant::now();
+    while counted(&map) == 0 && start.elapsed() < Duration::from_secs(10) {}
+    assert!(counted(&map) > 0);
+    drop(link);
+}
+
+#[test]
+fn case_35_cgroup_directories_of_version_1_are_named() {
+    let Some(_kernel) = kernel() else { return };
+    let not = links::cgroup::open(Path::new("/proc"));
+    assert_eq!(not.unwrap_err(), LinkError::NotCgroup);
+    if Path::new("/sys/fs/cgroup/memory").is_dir() {
+        let old = links::cgroup::open(Path::new("/sys/fs/cgroup/memory"));
+        assert_eq!(old.unwrap_err(), LinkError::CgroupV1);
+    } else {
+        println!("skipped in part: no cgroup v1 directory here");
+    }
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    let Some(root) = mounts
+        .lines()
+        .find(|line| line.contains(" cgroup2 "))
+        .and_then(|line| line.split(' ').nth(1))
+    else {
+        return missing("no cgroup2 is mounted");
+    };
+    // BPF_PROG_TYPE_CGROUP_SKB, ingress: lets everything pass.
+    let program = load(8, &[mov(0, 1), exit()].concat());
+    let order = links::tcx::Order::Append;
+    let link = links::cgroup::attach(program.as_fd(), Path::new(root), 0, order).unwrap();
+    assert_eq!(links::link_info(link.fd().unwrap()).unwrap().link_type, 3);
+}
+
+/// A bpf file system of this test's own.
+struct BpfFs(tempfile::TempDir);
+
+impl BpfFs {
+    fn mount() -> Option<BpfFs> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "bpf", "bpf"])
+            .arg(dir.path())
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(BpfFs(dir));
+        }
+        missing("a bpf file system cannot be mounted");
+        None
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+impl Drop for BpfFs {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount")
+            .arg(self.0.path())
+            .status();
+    }
+}
+
+#[test]
+fn pins_are_made_found_compared_and_removed() {
+    let Some(_kernel) = kernel() else { return };
+    let Some(fs) = BpfFs::mount() else { return };
+    let path = fs.path("a/b/c/map");
+    let spec = MapSpec {
+        name: b"pinned",
+        map_type: map_type::RINGBUF,
+        max_entries: 100,
+        ..MapSpec::default()
+    };
+    let (first, reused) = pin::reuse_or_create(&path, &spec, Memlock::Keep).unwrap();
+    assert!(!reused);
+    let (second, reused) = pin::reuse_or_create(&path, &spec, Memlock::Keep).unwrap();
+    assert!(reused);
+    let id = |map: &MapFd| maps::map_info(map.as_fd()).unwrap().id;
+    assert_eq!(id(&first), id(&second));
+    // Another declaration of the same name.
+    let other = MapSpec {
+        max_entries: 4 * page_size() as u32,
+        ..spec
+    };
+    assert_eq!(
+        pin::reuse_or_create(&path, &other, Memlock::Keep).unwrap_err(),
+        PinError::Mismatch {
+            property: Property::MaxEntries,
+            found: page_size() as u32,
+            wanted: 4 * page_size() as u32,
+        }
+    );
+    assert_eq!(
+        pin::pin(first.as_fd(), &path),
+        Err(PinError::Pin(Errno::EEXIST))
+    );
+    // The map outlives its descriptors.
+    let before = id(&first);
+    drop((first, second));
+    assert_eq!(id(&pin::open_map(&path).unwrap()), before);
+    pin::unpin(&path).unwrap();
+    assert_eq!(pin::open(&path).unwrap_err(), PinError::Open(Errno::ENOENT));
+    let map = hash(1).unwrap();
+    assert_eq!(
+        pin::pin(map.as_fd(), &std::env::temp_dir().join("corelo-pin")),
+        Err(PinError::Pin(Errno::EPERM))
+    );
+}
+
+#[test]
+fn case_33_two_loaders_pin_at_once() {
+    let Some(_kernel) = kernel() else { return };
+    let Some(fs) = BpfFs::mount() else { return };
+    for round in 0..50 {
+        let path = fs.path(&format!("r{round}/map"));
+        let ids: Vec<u32> = std::thread::scope(|scope| {
+            let threads = [0, 1].map(|_| {
+                scope.spawn(|| {
+                    let spec = MapSpec {
+                        map_type: map_type::HASH,
+                        key_size: 4,
+                        value_size: 4,
+                        max_entries: 1,
+                        ..MapSpec::default()
+                    };
+                    let (map, _) = pin::reuse_or_create(&path, &spec, Memlock::Keep).unwrap();
+                    maps::map_info(map.as_fd()).unwrap().id
+                })
+            });
+            threads.map(|thread| thread.join().unwrap()).to_vec()
+        });
+        assert_eq!(ids[0], ids[1]);
+    }
+}
+
+#[test]
+fn a_pinned_link_outlives_its_owner() {
+    let Some(_kernel) = kernel() else { return };
+    let Some(fs) = BpfFs::mount() else { return };
+    let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
+    let program = load(RAW_TRACEPOINT, &counter(&map));
+    let link = links::raw_tracepoint::attach(program.as_fd(), "sched_process_exec", 0).unwrap();
+    let path = fs.path("link");
+    pin::pin(link.fd().unwrap(), &path).unwrap();
+    drop(link);
+    start_a_process();
+    assert!(counted(&map) >= 1);
+    pin::unpin(&path).unwrap();
+    // The kernel detaches when the last reference is gone, which may be a moment later.
+    std::thread::sleep(Duration::from_millis(100));
+    let seen = counted(&map);
+    start_a_process();
+    assert_eq!(counted(&map), seen);
+}
+
+#[test]
+fn the_kernels_btf() {
+    let Some(_kernel) = kernel() else { return };
+    let btf = match KernelBtf::open() {
+        Err(KernelBtfError::Missing) => return missing("this kernel has no BTF"),
+        btf => btf.unwrap(),
+    };
+    assert_eq!(btf[..2], 0xeb9fu16.to_ne_bytes());
+    println!("{} bytes by {}", btf.len(), btf.source());
+    if corelo_loader::version::KernelVersion::running()
+        >= corelo_loader::version::KernelVersion::new(6, 16, 0)
+    {
+        assert_eq!(btf.source(), Source::Mmap);
+    }
+    let (fd, id) = kernel::btf_object("vmlinux").unwrap().unwrap();
+    assert!(id > 0);
+    drop(fd);
+    assert!(kernel::btf_object("no_such_module").unwrap().is_none());
+    // The kernel takes the blob's own first bytes for a BTF of nothing? No: a refusal with a log.
+    let mut log = GrowingLog::new(256, 1 << 16);
+    let failure = programs::load_btf(&btf[..24], &mut log, Memlock::Keep).unwrap_err();
+    assert_eq!(failure.errno, Errno::EINVAL);
+    assert!(failure.log_len > 0);
+}
+
+#[test]
+fn module_btf_one_at_a_time() {
+    let Some(_kernel) = kernel() else { return };
+    let mut count = 0;
+    let walked = kernel::modules(|name| {
+        let blob = KernelBtf::open_module(name).unwrap();
+        assert_eq!(blob[..2], 0xeb9fu16.to_ne_bytes(), "{name}");
+        count += 1;
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    assert!(walked.unwrap().is_continue());
+    println!("{count} modules with BTF");
+    assert_eq!(
+        KernelBtf::open_module("no_such_module").unwrap_err(),
+        KernelBtfError::Open(Errno::ENOENT)
+    );
+}
+
+#[inline(never)]
+extern "C" fn probed(value: u64) -> u64 {
+    std::hint::black_box(value) + 1
+}
+
+/// Where `probed` lies in this executable's file.
+fn file_offset() -> (PathBuf, u64) {
+    let address = probed as *const () as u64;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines()
+        .find_map(|line| {
+            let mut words = line.split_whitespace();
+            let (start, end) = words.next()?.split_once('-')?;
+            let start = u64::from_str_radix(start, 16).ok()?;
+            let end = u64::from_str_radix(end, 16).ok()?;
+            let offset = u64::from_str_radix(words.nth(1)?, 16).ok()?;
+            let path = PathBuf::from(words.nth(2)?);
+            (start..end)
+                .contains(&address)
+                .then(|| (path, address - start + offset))
+        })
+        .unwrap()
+}
+
+#[test]
+fn uprobes_on_entry_and_return() {
+    let Some(_kernel) = kernel() else { return };
+    let (path, offset) = file_offset();
+    // BPF_PROG_TYPE_KPROBE.
+    let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
+    let program = load(2, &counter(&map));
+    let mut want = 0;
+    for (returns, pid) in [
+        (false, None),
+        (true, None),
+        (false, Some(std::process::id())),
+    ] {
+        let uprobe = links::uprobe::Uprobe {
+            path: &path,
+            offset,
+            ref_ctr_offset: 0,
+            returns,
+            pid,
+            cookie: 0,
+        };
+        let link = match links::uprobe::attach(program.as_fd(), uprobe) {
+            Err(LinkError::NoProbes | LinkError::NoTracefs) => return missing("no uprobes"),
+            link => link.unwrap(),
+        };
+        for value in 0..3 {
+            assert_eq!(probed(value), value + 1);
+        }
+        want += 3;
+        assert_eq!(counted(&map), want, "{returns} {pid:?}");
+        drop(link);
+        probed(0);
+        assert_eq!(counted(&map), want, "detached");
+    }
+}
+
+#[test]
+fn cookies_reach_the_program() {
+    let Some(_kernel) = kernel() else { return };
+    let (path, offset) = file_offset();
+    let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
+    // element 0 = bpf_get_attach_cookie(ctx)
+    let program = load(
+        2,
+        &[
+            helper(174),
+            insn(0x7b, 10, 0, -16, 0),
+            store(10, -4, 0),
+            load_map(1, map.as_fd()),
+            mov_reg(2, 10),
+            add(2, -4),
+            mov_reg(3, 10),
+            add(3, -16),
+            mov(4, 0),
+            helper(2),
+            mov(0, 0),
+            exit(),
+        ]
+        .concat(),
+    );
+    let link = links::uprobe::attach(
+        program.as_fd(),
+        links::uprobe::Uprobe {
+            path: &path,
+            offset,
+            ref_ctr_offset: 0,
+            returns: false,
+            pid: None,
+            cookie: 0x1122_3344_5566_7788,
+        },
+    );
+    let _link = match link {
+        Err(LinkError::NoProbes | LinkError::NoTracefs) => return missing("no uprobes"),
+        link => link.unwrap(),
+    };
+    probed(1);
+    assert_eq!(counted(&map), 0x1122_3344_5566_7788);
+}
+
+#[test]
+fn kprobes_attach_or_say_why_not() {
+    let Some(_kernel) = kernel() else { return };
+    let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
+    let program = load(2, &counter(&map));
+    let kprobe = |function| links::kprobe::Kprobe {
+        function,
+        offset: 0,
+        returns: false,
+        cookie: 0,
+    };
+    match links::kprobe::attach(program.as_fd(), kprobe("do_exit")) {
+        Ok(link) => {
+            start_a_process();
+            assert!(counted(&map) >= 1);
+            drop(link);
+            let absent = links::kprobe::attach(program.as_fd(), kprobe("no_such_function"));
+            assert!(
+                matches!(absent, Err(LinkError::Kernel { .. })),
+                "{absent:?}"
+            );
+        }
+        Err(error) => {
+            // A kernel without CONFIG_KPROBES, or tracefs not mounted: said in words.
+            let known = matches!(error, LinkError::NoProbes | LinkError::NoTracefs);
+            assert!(known, "{error}");
+            println!("kprobes are not there: {error}");
+        }
+    }
+}
+
+#[test]
+fn tcx_in_order() {
+    let Some(_kernel) = kernel() else { return };
+    // BPF_PROG_TYPE_SCHED_CLS, "next" (-1).
+    let spec = ProgramSpec {
+        expected_attach_type: links::attach_type::TCX_INGRESS,
+        ..ProgramSpec::new(3)
+    };
+    let program = load_program(&spec, &[mov(0, -1), exit()].concat(), &mut &mut [][..]).unwrap();
+    let other = load_program(&spec, &[mov(0, -1), exit()].concat(), &mut &mut [][..]).unwrap();
+    let index = links::interface_index("lo").unwrap();
+    let ingress = links::attach_type::TCX_INGRESS;
+    let first = links::tcx::attach(program.as_fd(), index, ingress, links::tcx::Order::Append);
+    let first = match first {
+        Err(LinkError::Kernel {
+            errno: Errno::EINVAL,
+            ..
+        }) => return missing("no tcx"),
+        link => link.unwrap(),
+    };
+    let before = links::tcx::Order::Before(program.as_fd());
+    let second = links::tcx::attach(other.as_fd(), index, ingress, before).unwrap();
+    for link in [&first, &second] {
+        assert_eq!(links::link_info(link.fd().unwrap()).unwrap().link_type, 11);
+    }
+}
+
+#[test]
+fn sock_maps() {
+    let Some(_kernel) = kernel() else { return };
+    let map = match create(map_type::SOCKMAP, 4, 4, 1) {
+        Err(Errno::EINVAL) => return missing("no sock maps"),
+        map => map.unwrap(),
+    };
+    // BPF_PROG_TYPE_SK_SKB as a stream verdict: pass.
+    let program = load(14, &[mov(0, 1), exit()].concat());
+    let attach = || links::socket::attach_sockmap(program.as_fd(), map.as_fd(), 5);
+    let link = attach().unwrap();
+    assert!(link.fd().is_none());
+    let refused = link.update(program.as_fd());
+    assert!(matches!(refused, Err(LinkError::Kernel { .. })));
+    drop(link);
+    attach().unwrap().detach().unwrap();
+}
+
+/// The id of a type in the kernel's BTF, by kind and name: as little of BTF as this test needs.
+fn btf_id(kind: u32, name: &str) -> Option<u32> {
+    let btf = KernelBtf::open().ok()?;
+    let word = |at: usize| u32::from_ne_bytes(btf[at..at + 4].try_into().unwrap());
+    let header = word(4) as usize;
+    let mut at = header + word(8) as usize;
+    let end = at + word(12) as usize;
+    let strings = header + word(16) as usize;
+    let mut id = 0;
+    while at < end {
+        id += 1;
+        let info = word(at + 4);
+        let (found, vlen) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
+        let start = strings + word(at) as usize;
+        if found == kind
+            && btf[start..].starts_with(name.as_bytes())
+            && btf[start + name.len()] == 0
+        {
+            return Some(id);
+        }
+        at += 12
+            + match found {
+                1 | 14 | 17 => 4,
+                3 => 12,
+                4 | 5 | 15 | 19 => 12 * vlen,
+                6 | 13 => 8 * vlen,
+                _ => 0,
+            };
+    }
+    None
+}
+
+/// A BPF_PROG_TYPE_TRACING program.
+fn load_tracing(attach_type: u32, attach_btf_id: u32, insns: &[u8]) -> std::os::fd::OwnedFd {
+    let spec = ProgramSpec {
+        expected_attach_type: attach_type,
+        attach_btf_id,
+        ..ProgramSpec::new(26)
+    };
+    load_program(&spec, insns, &mut &mut [][..]).unwrap()
+}
+
+#[test]
+fn tp_btf() {
+    let Some(_kernel) = kernel() else { return };
+    let Some(id) = btf_id(8, "btf_trace_sched_process_exec") else {
+        return missing("no BTF of sched_process_exec");
+    };
+    let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
+    let attach_type = links::attach_type::TRACE_RAW_TP;
+    let program = load_tracing(attach_type, id, &counter(&map));
+    assert_eq!(
+        programs::prog_info(program.as_fd()).unwrap().attach_btf_id,
+        id
+    );
+    let link = links::tracing::attach(program.as_fd(), attach_type, 0).unwrap();
+    start_a_process();
+    let seen = counted(&map);
+    assert!(seen >= 1);
+    drop(link);
+    let seen = counted(&map).max(seen);
+    start_a_process();
+    assert_eq!(counted(&map), seen, "detached");
+}
+
+#[test]
+fn iterators_are_read() {
+    let Some(_kernel) = kernel() else { return };
+    let Some(id) = btf_id(12, "bpf_iter_bpf_map_elem") else {
+        return missing("no BTF of bpf_iter_bpf_map_elem");
+    };
+    let map = hash(8).unwrap();
+    let typed = Map::<u32, u64>::new(&map).unwrap();
+    for key in 0..3 {
+        typed.insert(&key, &0, 0).unwrap();
+    }
+    // bpf_seq_write(ctx->meta->seq, "corelo!\n", 8) for each element, and once at the end of the walk.
+    let text = u64::from_ne_bytes(*b"corelo!\n");
+    let words = if cfg!(target_endian = "big") {
+        [(text >> 32) as i32, text as i32]
+    } else {
+        [text as i32, (text >> 32) as i32]
+    };
+    let insns = [
+        insn(0x79, 1, 1, 0, 0),
+        insn(0x79, 1, 1, 0, 0),
+        store(10, -8, words[0]),
+        store(10, -4, words[1]),
+        mov_reg(2, 10),
+        add(2, -8),
+        mov(3, 8),
+        helper(127),
+        mov(0, 0),
+        exit(),
+    ]
+    .concat();
+    let program = load_tracing(links::attach_type::TRACE_ITER, id, &insns);
+    let link = links::iter::attach_map(program.as_fd(), map.as_fd()).unwrap();
+    for _ in 0..2 {
+        let reader = links::iter::Reader::new(&link).unwrap();
+        let mut buffer = [0; 256];
+        let len = reader.read(&mut buffer).unwrap();
+        assert_eq!(buffer[..len], b"corelo!\n".repeat(4)[..]);
+        assert_eq!(reader.read(&mut buffer), Ok(0));
+    }
+    assert!(
+        links::iter::attach(program.as_fd()).is_err(),
+        "it needs a map"
+    );
+}

@@ -1,0 +1,177 @@
+//! The way from map and program to records uses no heap: an allocator that ends the process stands guard over it.
+//!
+//! Needs root and bpf(2): without them it says that it is skipped, and fails instead where CORELO_REQUIRE_KERNEL=1.
+
+#![expect(
+    unsafe_code,
+    reason = "a global allocator cannot be written without it"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+use std::time::Duration;
+
+use corelo_loader::cpus::Cpus;
+use corelo_loader::kernel::KernelBtf;
+use corelo_loader::links::{self, LinkError};
+use corelo_loader::maps::{self, Map, MapSpec, Memlock, map_type};
+use corelo_loader::perf_buffer::PerfBuffer;
+use corelo_loader::pin;
+use corelo_loader::programs::{self, GrowingLog, ProgramSpec, TestRun};
+use corelo_loader::ring_buffer::{RingBuffer, RingSet};
+use corelo_loader::version::KernelVersion;
+
+thread_local! {
+    static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
+}
+
+struct Guarded;
+
+// SAFETY: everything is passed on to the system's allocator, which keeps the contract.
+unsafe impl GlobalAlloc for Guarded {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if FORBIDDEN.get() {
+            std::process::abort();
+        }
+        // SAFETY: the caller's promise for `layout`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the block came from `alloc` above with this layout.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Guarded = Guarded;
+
+fn insn(opcode: u8, registers: (u8, u8), imm: i32) -> [u8; 8] {
+    let (dst, src) = registers;
+    let pair = if cfg!(target_endian = "big") {
+        dst << 4 | src
+    } else {
+        src << 4 | dst
+    };
+    let imm = imm.to_ne_bytes();
+    [opcode, pair, 0, 0, imm[0], imm[1], imm[2], imm[3]]
+}
+
+fn work() {
+    let ring = maps::create(
+        &MapSpec {
+            name: b"events",
+            map_type: map_type::RINGBUF,
+            max_entries: 4096,
+            ..MapSpec::default()
+        },
+        Memlock::RaiseIfRefused,
+    )
+    .unwrap();
+    // r0 = 0; r1 = map; r2 = the map's address as something to write; ... a record of 8 zero bytes from the stack.
+    let insns = [
+        insn(0x7a, (10, 0), 0),
+        insn(0x18, (1, 1), ring.as_fd().as_raw_fd()),
+        insn(0, (0, 0), 0),
+        insn(0xbf, (2, 10), 0),
+        insn(0x07, (2, 0), -8),
+        insn(0xb7, (3, 0), 8),
+        insn(0xb7, (4, 0), 0),
+        insn(0x85, (0, 0), 130),
+        insn(0x95, (0, 0), 0),
+    ];
+    // The store goes to r10 - 8: an offset, which `insn` has none of.
+    let mut insns = insns;
+    insns[0][2..4].copy_from_slice(&(-8i16).to_ne_bytes());
+    let spec = ProgramSpec {
+        name: b"program",
+        ..ProgramSpec::new(17)
+    };
+    let mut log = GrowingLog::new(4096, 1 << 20);
+    let program = programs::load_program(&spec, insns.as_flattened(), &mut log).unwrap();
+    // A program that fails, with a log that grows.
+    let bad = [insn(0xbf, (0, 7), 0), insn(0x95, (0, 0), 0)];
+    let failure = programs::load_program(&spec, bad.as_flattened(), &mut log).unwrap_err();
+    assert!(failure.log_len > 0);
+
+    let hash = maps::create(
+        &MapSpec {
+            map_type: map_type::HASH,
+            key_size: 4,
+            value_size: 8,
+            max_entries: 4,
+            ..MapSpec::default()
+        },
+        Memlock::Keep,
+    )
+    .unwrap();
+    let typed = Map::<u32, u64>::new(&hash).unwrap();
+    typed.insert(&1, &2, 0).unwrap();
+    assert_eq!(typed.iter().count(), 1);
+
+    let link = links::raw_tracepoint::attach(program.as_fd(), "sys_enter", 0).unwrap();
+    match links::tracepoint::attach(program.as_fd(), "sched", "sched_process_exec", 0) {
+        // A raw tracepoint program does not go onto a tracepoint; tracefs was read all the same.
+        Err(LinkError::Kernel { .. } | LinkError::NoTracefs) => {}
+        other => panic!("{other:?}"),
+    }
+    let mut rings = [RingBuffer::new(ring.as_fd()).unwrap()];
+    let mut set = RingSet::new(&mut rings).unwrap();
+    let mut records = 0;
+    while records == 0 {
+        set.poll(Some(Duration::from_secs(5)), |_, bytes| {
+            assert_eq!(bytes, [0; 8]);
+            records += 1;
+        })
+        .unwrap();
+    }
+    drop(link);
+    programs::prog_test_run(program.as_fd(), &mut TestRun::default()).unwrap();
+
+    let array = maps::create(
+        &MapSpec {
+            map_type: map_type::PERF_EVENT_ARRAY,
+            key_size: 4,
+            value_size: 4,
+            ..MapSpec::default()
+        },
+        Memlock::Keep,
+    )
+    .unwrap();
+    let mut rings = [const { None }; 256];
+    let mut perf = PerfBuffer::open(&array, 1, &mut rings).unwrap();
+    perf.poll(Some(Duration::ZERO), &mut [0; 64], |_, _| {})
+        .unwrap();
+
+    assert!(pin::pin(hash.as_fd(), Path::new("/proc/self/no/such/place")).is_err());
+    assert!(links::cgroup::open(Path::new("/proc")).is_err());
+    assert!(Cpus::online().unwrap().count() > 0);
+    assert!(KernelVersion::running().major() > 0);
+    let _ = KernelBtf::open();
+    let _ = KernelBtf::from_file(Path::new("/proc/self/exe"));
+    let _ = corelo_loader::kernel::modules(|_| std::ops::ControlFlow::<()>::Continue(()));
+    let _ = corelo_loader::kernel::btf_object("no_such_module");
+    let _ = links::interface_index("lo");
+}
+
+#[test]
+fn nothing_on_the_way_uses_the_heap() {
+    let spec = MapSpec {
+        map_type: map_type::ARRAY,
+        key_size: 4,
+        value_size: 4,
+        max_entries: 1,
+        ..MapSpec::default()
+    };
+    if let Err(errno) = maps::create(&spec, Memlock::RaiseIfRefused) {
+        let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
+        assert!(!required, "CORELO_REQUIRE_KERNEL=1 and no map: {errno}");
+        println!("skipped: bpf(2) does not make a map: {errno}");
+        return;
+    }
+    FORBIDDEN.set(true);
+    work();
+    FORBIDDEN.set(false);
+}
