@@ -276,6 +276,29 @@ impl<'l> Linker<'l> {
         Ok(LinkedProgram { insns, placements, references, func_info, line_info, patched: counts.0, poisoned: counts.1 })
     }
 
+    /// Calls `each` with the number of every map that the program refers to.
+    pub(crate) fn maps_of(
+        &self,
+        number: usize,
+        scratch: &mut Arena<'_>,
+        mut each: impl FnMut(usize),
+    ) -> Result<(), LinkError> {
+        for place in self.lay_out(number, scratch)? {
+            let code = self.code(place.function as usize);
+            for rel in code.rels(self.object) {
+                let insn_idx = code.insn_idx(rel.offset);
+                let symbol = self.symbol(&code, insn_idx, rel)?;
+                let pair = [code.insn(insn_idx), code.insn(insn_idx.saturating_add(1))];
+                let mut pair = pair.map(Option::unwrap_or_default);
+                let applied = self.apply_reference(&mut pair, &symbol).map_err(|cause| code.error(insn_idx, cause))?;
+                if let Some((ReferenceKind::Map | ReferenceKind::MapValue, map)) = applied {
+                    each(usize::from(map));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn code(&self, number: usize) -> Code<'l> {
         const NO_FUNCTION: &Function = &Function::NONE;
         const NO_SECTION: &CodeSection = &CodeSection::NONE;

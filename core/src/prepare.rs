@@ -11,10 +11,12 @@ use core::fmt;
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::btf::ext::CoreRelo;
 use crate::btf::lookup::{Answers, Prefix, Query, Questions};
+use crate::btf::sanitize::{KernelBtfFeatures, SanitizeError, sanitize};
 use crate::btf::strings::essential_len;
 use crate::btf::{Btf, BtfError, DEFAULT_LOCAL_STRIDE, DEFAULT_STRIDE, Kind, TypeId, Types};
 use crate::insn::{INSN_SIZE, Insn};
 use crate::link::{LinkError, LinkedProgram, Linker};
+use crate::object::layout::Layout;
 use crate::object::section_name::{self, AttachBtf};
 use crate::object::{CodeSection, Declared, Extern, ExternKind, Function, Map, Object, ObjectError};
 use crate::relo::patch::{PatchError, Patched, patch_insn};
@@ -434,6 +436,37 @@ impl<'a> Prepared<'a> {
     /// [`LinkError`]
     pub fn program<'s>(&self, number: usize, scratch: &mut Arena<'s>) -> Result<LinkedProgram<'s>, LinkError> {
         self.linker().link(number, scratch)
+    }
+
+    /// Calls `each` with the number of every map that the program refers to, itself or through what it calls.
+    ///
+    /// # Errors
+    /// [`LinkError`]
+    pub fn maps_of(
+        &self,
+        number: usize,
+        scratch: &mut Arena<'_>,
+        each: impl FnMut(usize),
+    ) -> Result<(), LinkError> {
+        self.linker().maps_of(number, scratch, each)
+    }
+
+    /// The object's BTF as a kernel of these features takes it; `None` where the object has none. A copy in `scratch`,
+    /// or the object's own bytes where nothing must change.
+    ///
+    /// # Errors
+    /// [`SanitizeError`]
+    pub fn kernel_btf<'s>(
+        &self,
+        features: KernelBtfFeatures,
+        scratch: &mut Arena<'s>,
+    ) -> Result<Option<&'s [u8]>, SanitizeError>
+    where
+        'a: 's,
+    {
+        let Some(local) = &self.local else { return Ok(None) };
+        let layout = Layout { object: &self.object, declared: &self.declared };
+        sanitize(self.object.btf_bytes(), local, &layout, features, scratch).map(Some)
     }
 
     fn linker(&self) -> Linker<'_> {

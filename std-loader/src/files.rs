@@ -32,6 +32,21 @@ impl CPath {
         Ok(path)
     }
 
+    /// Parts of a path, one after the other.
+    pub(crate) fn join(parts: &[&[u8]]) -> Result<CPath, Errno> {
+        let mut path = CPath {
+            bytes: heapless::Vec::new(),
+        };
+        for part in parts {
+            path.push(part)?;
+        }
+        if path.bytes.contains(&0) {
+            return Err(Errno::EINVAL);
+        }
+        path.push(&[0])?;
+        Ok(path)
+    }
+
     /// A path put together from parts, none of which may hold a NUL.
     pub(crate) fn format(parts: fmt::Arguments<'_>) -> Result<CPath, Errno> {
         let mut path = CPath {

@@ -11,6 +11,12 @@
 //! links          attachment, one file for each kind of target; dropping a link detaches
 //! ring_buffer    records of BPF ring buffers, read where they lie
 //! perf_buffer    records of per-CPU perf rings, for older kernels and programs
+//! report         ids to names: what went wrong, in one line
+//! features       what the kernel knows, tried when something was refused and once at most
+//! kallsyms       addresses of kernel symbols, many in one pass
+//! kconfig        values of the kernel's configuration for `extern ... __kconfig`
+//! symbols        functions of programs and libraries, for uprobes
+//! bump           a `bumpalo::Bump` as the arena's buffer (feature `bumpalo`)
 //! pin            names on a bpf file system, and maps shared between loaders
 //! sys            bpf(2), perf_event_open(2), mappings: the only `unsafe` of the workspace's libraries
 //! ```
@@ -24,15 +30,26 @@
 //! - Errors are small `Copy` values with the kernel's number in them ([`sys::Errno`]).
 //! - A retry is always bounded: programs that EAGAIN interrupts, verifier logs that never fit.
 
+mod attach;
+#[cfg(feature = "bumpalo")]
+pub mod bump;
 pub mod cpus;
+pub mod externs;
+pub mod features;
 mod files;
+pub mod kallsyms;
+pub mod kconfig;
 pub mod kernel;
+mod lines;
 pub mod links;
+pub mod load;
 pub mod maps;
 mod memlock;
 pub mod perf_buffer;
 pub mod pin;
 pub mod programs;
+pub mod report;
 pub mod ring_buffer;
+pub mod symbols;
 pub mod sys;
 pub mod version;

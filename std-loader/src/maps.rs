@@ -29,6 +29,22 @@ pub mod map_type {
     pub const PERCPU_HASH: u32 = 5;
     /// BPF_MAP_TYPE_PERCPU_ARRAY.
     pub const PERCPU_ARRAY: u32 = 6;
+    /// BPF_MAP_TYPE_STACK_TRACE.
+    pub const STACK_TRACE: u32 = 7;
+    /// BPF_MAP_TYPE_CGROUP_ARRAY.
+    pub const CGROUP_ARRAY: u32 = 8;
+    /// BPF_MAP_TYPE_DEVMAP.
+    pub const DEVMAP: u32 = 14;
+    /// BPF_MAP_TYPE_CPUMAP.
+    pub const CPUMAP: u32 = 16;
+    /// BPF_MAP_TYPE_XSKMAP.
+    pub const XSKMAP: u32 = 17;
+    /// BPF_MAP_TYPE_QUEUE.
+    pub const QUEUE: u32 = 22;
+    /// BPF_MAP_TYPE_STACK.
+    pub const STACK: u32 = 23;
+    /// BPF_MAP_TYPE_DEVMAP_HASH.
+    pub const DEVMAP_HASH: u32 = 25;
     /// BPF_MAP_TYPE_ARRAY_OF_MAPS.
     pub const ARRAY_OF_MAPS: u32 = 12;
     /// BPF_MAP_TYPE_HASH_OF_MAPS.

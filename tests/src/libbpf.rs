@@ -92,6 +92,10 @@ pub struct Program {
     pub insns: Vec<u8>,
     /// What the verifier made of them, if [`Options::xlated`] asked for it and the program is loaded.
     pub xlated: Option<Vec<u8>>,
+    /// `struct bpf_func_info`: slot, type; none before the program is relocated.
+    pub func_info: Vec<[u32; 2]>,
+    /// `struct bpf_line_info`: slot, file, line, line and column; likewise.
+    pub line_info: Vec<[u32; 4]>,
 }
 
 /// A map as libbpf has it.
@@ -210,6 +214,16 @@ unsafe fn owned(text: *const c_char) -> String {
         .into_owned()
 }
 
+/// # Safety
+/// `records` is null or points to as many records.
+unsafe fn info<R: Copy>(records: *const R, count: u32) -> Vec<R> {
+    if records.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: by the caller.
+    unsafe { std::slice::from_raw_parts(records, count as usize) }.to_vec()
+}
+
 fn c_path(path: &Path) -> Result<CString, String> {
     CString::new(path.as_os_str().as_encoded_bytes())
         .map_err(|error| format!("{}: {error}", path.display()))
@@ -271,6 +285,14 @@ impl Object {
                         std::slice::from_raw_parts(insns, bytes).to_vec()
                     },
                     xlated: None,
+                    func_info: info(
+                        sys::bpf_program__func_info(program).cast(),
+                        sys::bpf_program__func_info_cnt(program),
+                    ),
+                    line_info: info(
+                        sys::bpf_program__line_info(program).cast(),
+                        sys::bpf_program__line_info_cnt(program),
+                    ),
                 }
             }
         };

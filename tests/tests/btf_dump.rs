@@ -40,14 +40,17 @@ fn run_bpftool(path: &Path, base: Option<&Path>) -> Result<String, String> {
 
 #[test]
 fn kernels_and_modules_are_dumped_as_bpftool_does() {
-    let Some(corpus) = corpus().filter(|_| can_run()) else { return };
+    let Some(corpus) = corpus().filter(|_| can_run()) else {
+        return;
+    };
     let (mut kernels, mut modules, mut lines, mut refused) = (0, 0, 0, Vec::new());
     for kernel in corpus.kernels() {
         let blob = kernel.btf();
         let mut buffer = arena_bytes(&blob);
         let mut arena = Arena::new(&mut buffer);
         let btf = Btf::parse(&blob).expect(&kernel.name);
-        let base = Types::index(btf, DEFAULT_STRIDE, None, &mut arena, Part::KernelIndex).expect(&kernel.name);
+        let base = Types::index(btf, DEFAULT_STRIDE, None, &mut arena, Part::KernelIndex)
+            .expect(&kernel.name);
         match run_bpftool(&kernel.btf_path(), None) {
             Ok(text) => {
                 lines += compare(&kernel.name, &base, &text);
@@ -61,7 +64,14 @@ fn kernels_and_modules_are_dumped_as_bpftool_does() {
             let mut buffer = arena_bytes(&blob);
             let mut arena = Arena::new(&mut buffer);
             let btf = Btf::parse_split(&blob, &base).expect(&what);
-            let types = Types::index(btf, DEFAULT_STRIDE, Some(&base), &mut arena, Part::KernelIndex).expect(&what);
+            let types = Types::index(
+                btf,
+                DEFAULT_STRIDE,
+                Some(&base),
+                &mut arena,
+                Part::KernelIndex,
+            )
+            .expect(&what);
             match run_bpftool(&kernel.module_path(&module), Some(&kernel.btf_path())) {
                 Ok(text) => {
                     lines += compare(&what, &types, &text);
@@ -71,7 +81,9 @@ fn kernels_and_modules_are_dumped_as_bpftool_does() {
             }
         }
     }
-    println!("{kernels} kernels and {modules} modules, {lines} lines as bpftool; bpftool cannot read {refused:?}");
+    println!(
+        "{kernels} kernels and {modules} modules, {lines} lines as bpftool; bpftool cannot read {refused:?}"
+    );
     assert!(kernels > 0 && modules > 0 && lines > 1_000_000);
 }
 
@@ -84,7 +96,9 @@ fn objects_are_dumped_as_bpftool_does() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     for fixture in fixtures() {
         let object = fixture.read();
-        let Some(blob) = section_data(&object, ".BTF") else { continue };
+        let Some(blob) = section_data(&object, ".BTF") else {
+            continue;
+        };
         let what = format!("{fixture:?}");
         let path = dir.path().join("fixture.btf");
         std::fs::write(&path, blob).expect("a writable temporary directory");

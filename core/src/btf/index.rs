@@ -128,13 +128,16 @@ impl<'a> Types<'a> {
         if id == TypeId::VOID {
             return Ok(Type::void());
         }
-        let missing = BtfError::NoSuchType { id };
-        let Some(number) = id.0.checked_sub(self.btf.first_id) else {
-            return self.base.ok_or(missing)?.get(id);
-        };
-        if number >= self.count {
-            return Err(missing);
+        if id.0 < self.btf.first_id {
+            return self.base.ok_or(BtfError::NoSuchType { id })?.get(id);
         }
+        self.btf.type_at(self.place(id)?, id.0).map(|(ty, _)| ty)
+    }
+
+    /// Where this blob's own type with this id starts in the type section, in bytes.
+    pub(crate) fn place(&self, id: TypeId) -> Result<usize, BtfError> {
+        let missing = BtfError::NoSuchType { id };
+        let number = id.0.checked_sub(self.btf.first_id).filter(|&number| number < self.count).ok_or(missing)?;
         let entry = usize::try_from(number / self.stride).ok().and_then(|entry| self.offsets.get(entry));
         let mut offset = usize::try_from(*entry.ok_or(missing)?).map_err(|_| missing)?;
         for before in (0..number % self.stride).rev() {
@@ -143,7 +146,7 @@ impl<'a> Types<'a> {
             let [_, info, _] = self.btf.types.u32x3(offset).ok_or(truncated)?;
             offset = offset.saturating_add(self.btf.record_len(info, offset, at)?);
         }
-        self.btf.type_at(offset, id.0).map(|(ty, _)| ty)
+        Ok(offset)
     }
 
     /// The string at `offset`, without its NUL.

@@ -10,6 +10,7 @@ mod index;
 mod info;
 pub mod lookup;
 pub mod raw;
+pub mod sanitize;
 pub mod split;
 pub mod strings;
 mod types;
@@ -21,6 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub use error::{BtfError, Section};
 pub use index::{DEFAULT_LOCAL_STRIDE, DEFAULT_STRIDE, Types};
 pub use info::{Info, Kind};
+pub use sanitize::KernelBtfFeatures;
 pub use types::{Array, Enumerator, Member, Param, SectionVar, Type};
 
 use crate::bytes::{Bytes, Endian};

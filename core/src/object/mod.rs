@@ -7,6 +7,7 @@ pub(crate) mod elf;
 mod error;
 mod externs;
 mod functions;
+pub(crate) mod layout;
 mod legacy_maps;
 mod maps;
 pub mod section_name;

@@ -291,8 +291,9 @@ impl Form {
             }
             Self::Ksyscall { is_return } => filled(rest).map(|name| Target::Ksyscall { name, is_return }),
             Self::Uprobe { is_return } => uprobe(rest, is_return),
-            Self::UprobeMulti { is_return, is_session } => binary(rest)
-                .map(|(path, pattern)| Target::UprobeMulti { path, pattern, is_return, is_session }),
+            Self::UprobeMulti { is_return, is_session } => {
+                binary(rest).map(|(path, pattern)| Target::UprobeMulti { path, pattern, is_return, is_session })
+            }
             Self::Usdt => usdt(rest),
             Self::Tracepoint => split(rest, b'/').and_then(|(category, name)| {
                 Some(Target::Tracepoint { category: filled(category)?, name: filled(name)? })
@@ -322,7 +323,8 @@ fn uprobe(rest: &[u8], is_return: bool) -> Option<Target<'_>> {
     let (path, function) = binary(rest)?;
     let plus = function.iter().rposition(|&byte| byte == b'+');
     // What follows a `+` and is no number belongs to the name: C++ has `operator+`.
-    let with_offset = plus.and_then(|plus| Some((function.get(..plus)?, number(function.get(plus.checked_add(1)?..)?)?)));
+    let with_offset =
+        plus.and_then(|plus| Some((function.get(..plus)?, number(function.get(plus.checked_add(1)?..)?)?)));
     let (function, offset) = with_offset.unwrap_or((function, 0));
     (!is_return || offset == 0).then_some(Target::Uprobe { path, function, offset, is_return })
 }
@@ -522,9 +524,11 @@ const UPROBE_SESSION: Form = Form::UprobeMulti { is_return: false, is_session: t
 mod tests {
     use super::*;
 
+    type Types = Option<(ProgType, AttachType)>;
+
     #[test]
     fn names_match_whole_or_before_a_slash() {
-        let rows: [(&[u8], Option<(ProgType, AttachType)>); 16] = [
+        let rows: [(&[u8], Types); 16] = [
             (b"xdp", Some((ProgType::XDP, AttachType::XDP))),
             (b"xdp/devmap", Some((ProgType::XDP, AttachType::XDP_DEVMAP))),
             (b"xdp/other", None),
@@ -569,10 +573,7 @@ mod tests {
             (b"kprobe/f+-1", Target::Malformed),
             (b"kretprobe/f+8", Target::Malformed),
             (b"kretprobe/f", Target::Kprobe { function: b"f", offset: 0, is_return: true }),
-            (
-                b"kprobe.multi/tcp_*",
-                Target::KprobeMulti { pattern: b"tcp_*", is_return: false, is_session: false },
-            ),
+            (b"kprobe.multi/tcp_*", Target::KprobeMulti { pattern: b"tcp_*", is_return: false, is_session: false }),
             (
                 b"kprobe.session/tcp_?",
                 Target::KprobeMulti { pattern: b"tcp_?", is_return: false, is_session: true },
@@ -601,7 +602,10 @@ mod tests {
                 b"uprobe.session/a:b*",
                 Target::UprobeMulti { path: b"a", pattern: b"b*", is_return: false, is_session: true },
             ),
-            (b"usdt/libc.so.6:libc:setjmp", Target::Usdt { path: b"libc.so.6", provider: b"libc", name: b"setjmp" }),
+            (
+                b"usdt/libc.so.6:libc:setjmp",
+                Target::Usdt { path: b"libc.so.6", provider: b"libc", name: b"setjmp" },
+            ),
             (b"usdt/libc.so.6:libc", Target::Malformed),
             (b"tp/sched/sched_switch", Target::Tracepoint { category: b"sched", name: b"sched_switch" }),
             (b"tracepoint/sched", Target::Malformed),
@@ -624,7 +628,10 @@ mod tests {
         let rows: [(&[u8], Option<AttachBtf<'_>>); 9] = [
             (b"fentry/do_exit", Some(exact(b"do_exit"))),
             (b"fentry/xfs:xfs_open", Some(AttachBtf { module: Some(b"xfs"), ..exact(b"xfs_open") })),
-            (b"tp_btf/sys_enter", Some(AttachBtf { prefix: Prefix::Trace, kind: Kind::Typedef, ..exact(b"sys_enter") })),
+            (
+                b"tp_btf/sys_enter",
+                Some(AttachBtf { prefix: Prefix::Trace, kind: Kind::Typedef, ..exact(b"sys_enter") }),
+            ),
             (b"lsm/file_open", Some(AttachBtf { prefix: Prefix::Lsm, ..exact(b"file_open") })),
             (b"lsm_cgroup/file_open", Some(AttachBtf { prefix: Prefix::Lsm, ..exact(b"file_open") })),
             (b"iter.s/task", Some(AttachBtf { prefix: Prefix::Iter, ..exact(b"task") })),
@@ -642,7 +649,7 @@ mod tests {
 
     #[test]
     fn older_names_are_known_apart() {
-        let rows: [(&[u8], Option<(ProgType, AttachType)>); 8] = [
+        let rows: [(&[u8], Types); 8] = [
             (b"xdp_devmap/x", Some((ProgType::XDP, AttachType::XDP_DEVMAP))),
             (b"xdp_cpumap", Some((ProgType::XDP, AttachType::XDP_CPUMAP))),
             (b"xdp/prog1", Some((ProgType::XDP, AttachType::XDP))),

@@ -96,6 +96,15 @@ pub struct MapFd {
     map_flags: u32,
 }
 
+/// What a [`MapFd`] holds beside the descriptor.
+pub(super) struct MapSizes {
+    map_type: u32,
+    key_size: u32,
+    value_bytes: u32,
+    max_entries: u32,
+    map_flags: u32,
+}
+
 /// The map types with a value for each possible CPU: PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH, PERCPU_CGROUP_STORAGE.
 pub(crate) const fn is_per_cpu(map_type: u32) -> bool {
     matches!(map_type, 5 | 6 | 10 | 21)
@@ -131,15 +140,29 @@ impl MapFd {
     /// # Errors
     /// The kernel's error: EINVAL where `fd` is no map.
     pub fn from_fd(fd: OwnedFd) -> Result<MapFd, Errno> {
-        let info = map_info(fd.as_fd())?;
-        Ok(MapFd {
-            fd,
+        let sizes = MapFd::sizes(&map_info(fd.as_fd())?)?;
+        Ok(MapFd::with_sizes(fd, sizes))
+    }
+
+    pub(super) fn sizes(info: &MapInfo) -> Result<MapSizes, Errno> {
+        Ok(MapSizes {
             map_type: info.map_type,
             key_size: info.key_size,
             value_bytes: value_bytes(info.map_type, info.value_size)?,
             max_entries: info.max_entries,
             map_flags: info.map_flags,
         })
+    }
+
+    pub(super) fn with_sizes(fd: OwnedFd, sizes: MapSizes) -> MapFd {
+        MapFd {
+            fd,
+            map_type: sizes.map_type,
+            key_size: sizes.key_size,
+            value_bytes: sizes.value_bytes,
+            max_entries: sizes.max_entries,
+            map_flags: sizes.map_flags,
+        }
     }
 
     /// A second descriptor of the same map.
@@ -291,13 +314,37 @@ impl MapFd {
     /// # Errors
     /// EBUSY where it is frozen already or mapped writable; EINVAL on older kernels.
     pub fn freeze(&self) -> Result<(), Errno> {
-        let mut block = attr::MapElem {
-            map_fd: raw(self.fd.as_fd()),
-            ..attr::zeroed()
-        };
-        // SAFETY: no pointers.
-        unsafe { raw_bpf(cmd::MAP_FREEZE, &mut block) }.map(drop)
+        freeze(self.fd.as_fd())
     }
+}
+
+/// Writes the one element of an array map, whose value has `value_size` bytes.
+///
+/// # Errors
+/// EINVAL where `value` has not as many bytes; the kernel's error.
+pub(crate) fn update_array(map: BorrowedFd<'_>, value: &[u8], value_size: u32) -> Result<(), Errno> {
+    if value.len() != value_size as usize {
+        return Err(Errno::EINVAL);
+    }
+    let key = 0u32;
+    let mut block = attr::MapElem {
+        map_fd: raw(map),
+        key: address(key.as_bytes()),
+        value: address(value),
+        ..attr::zeroed()
+    };
+    // SAFETY: the key has the 4 bytes of an array's, the value as many as the map's; both live until the call returns.
+    unsafe { raw_bpf(cmd::MAP_UPDATE_ELEM, &mut block) }.map(drop)
+}
+
+/// BPF_MAP_FREEZE by descriptor.
+///
+/// # Errors
+/// The kernel's error.
+pub(crate) fn freeze(map: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut block = attr::MapElem { map_fd: raw(map), ..attr::zeroed() };
+    // SAFETY: no pointers.
+    unsafe { raw_bpf(cmd::MAP_FREEZE, &mut block) }.map(drop)
 }
 
 /// BPF_MAP_CREATE.

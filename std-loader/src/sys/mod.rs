@@ -14,7 +14,9 @@
 
 pub(crate) mod attr;
 pub mod bpf;
+pub(crate) mod env;
 mod errno;
+pub mod fd_table;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod mmap;

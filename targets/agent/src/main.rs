@@ -1,2 +1,47 @@
-//! The corelo command.
-fn main() {}
+//! The `corelo` command: loads, inspects and runs BPF CO-RE objects.
+//!
+//! ```text
+//! args       what was asked for
+//! commands/  one file for each command
+//! prepare    object and kernel BTF, brought together in an arena
+//! buffer     the arena's buffer: as large as the user says, else grown until it fits
+//! failure    what ends a command early, and the exit code
+//! output     text and JSON on standard output
+//! ```
+
+mod args;
+mod buffer;
+mod commands;
+mod failure;
+mod output;
+mod prepare;
+
+use std::process::ExitCode;
+
+use args::{Command, Request};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let result = args::parse(std::env::args_os().skip(1)).and_then(|request| match request {
+        Request::Text(text) => output::print(&text),
+        Request::Run(command, options) => match command {
+            Command::Run | Command::Load => Err(Failure::Usage("later".into())),
+            Command::Relocs => commands::relocs::run(&options),
+            Command::Insns => commands::insns::run(&options),
+            Command::Budget => commands::budget::run(&options),
+            Command::BtfDump => commands::btf::dump(&options),
+            Command::BtfFind => commands::btf::find(&options),
+        },
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output has seen enough.
+        Err(Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.is_reported() {
+                eprintln!("corelo: {failure}");
+            }
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

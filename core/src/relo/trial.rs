@@ -1,0 +1,72 @@
+//! One relocation tried on one candidate: for messages that say of each candidate why it was not taken.
+
+use super::calc::{self, End};
+use super::compat::Pair;
+use super::error::TargetFault;
+use super::spec::AccessSpec;
+use super::spec_match::spec_match;
+use crate::btf::ext::{CoreRelo, ReloKind};
+use crate::btf::{TypeId, Types};
+use crate::bytes::Endian;
+
+/// What a candidate gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial<'l> {
+    /// It matches, and this is the value.
+    Value(u64),
+    /// It has no such field, enumerator or element, or one of an incompatible type: the name of the step that fails, or
+    /// `None` for an array element or a whole type.
+    NoMatch {
+        /// The local name of the step.
+        step: Option<&'l [u8]>,
+    },
+    /// It cannot be judged, or matches but has no value.
+    Fault(TargetFault),
+}
+
+/// Tries `relo` on the target type `candidate` alone; `None` where the local side is at fault.
+#[must_use]
+pub fn try_candidate<'l>(
+    local: &Types<'l>,
+    target: &Types<'_>,
+    relo: &CoreRelo,
+    candidate: TypeId,
+    endian: Endian,
+) -> Option<Trial<'l>> {
+    let spec = AccessSpec::parse(local, relo).ok()?;
+    let mut pair = Pair::new(local, target);
+    Some(match spec_match(&mut pair, &spec, candidate) {
+        Err(error) => Trial::Fault(error.into()),
+        Ok(None) => Trial::NoMatch { step: failing_step(local, target, &spec, candidate) },
+        Ok(Some(path)) => {
+            let end = End { root: path.root, last: path.last, bit_offset: path.bit_offset };
+            match calc::value(target, spec.kind, &end, endian) {
+                Ok(value) => Trial::Value(value.value),
+                Err(error) => Trial::Fault(error.into()),
+            }
+        }
+    })
+}
+
+/// The name of the first step at which the candidate and the local type part: the shortest access that does not match.
+fn failing_step<'l>(
+    local: &Types<'l>,
+    target: &Types<'_>,
+    spec: &AccessSpec<'l>,
+    candidate: TypeId,
+) -> Option<&'l [u8]> {
+    let mut shorter = spec.clone();
+    shorter.accessors.clear();
+    for accessor in &spec.accessors {
+        shorter.accessors.push(*accessor).ok()?;
+        // Existence is all that is asked of a part of the way.
+        if spec.kind.is_field() {
+            shorter.kind = ReloKind::FieldExists;
+        }
+        let matches = spec_match(&mut Pair::new(local, target), &shorter, candidate);
+        if !matches!(matches, Ok(Some(_))) {
+            return accessor.name;
+        }
+    }
+    None
+}

@@ -1,0 +1,218 @@
+//! Where the configuration's text comes from, and its lines.
+
+use core::fmt;
+use std::os::fd::OwnedFd;
+
+use miniz_oxide::inflate::TINFLStatus;
+use miniz_oxide::inflate::core::inflate_flags::TINFL_FLAG_HAS_MORE_INPUT;
+use miniz_oxide::inflate::core::{DecompressorOxide, TINFL_LZ_DICT_SIZE, decompress};
+use rustix::fs::OFlags;
+
+use crate::files::{self, CPath};
+use crate::lines::Lines;
+use crate::sys::Errno;
+use crate::sys::mmap::AnonMap;
+
+/// The file that the values came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigFile {
+    /// /proc/config.gz: the running kernel's own.
+    Proc,
+    /// /boot/config-RELEASE: what the distribution says it built.
+    Boot,
+}
+
+/// Why a configuration that is there cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TextError {
+    /// The file cannot be opened or read.
+    Read {
+        /// Which.
+        file: ConfigFile,
+        /// How.
+        errno: Errno,
+    },
+    /// /proc/config.gz is no gzip file, or a damaged one.
+    Gzip,
+    /// There is no memory for the window of the decompression.
+    Memory(Errno),
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TextError::Read { file, errno } => {
+                let file = match file {
+                    ConfigFile::Proc => "/proc/config.gz",
+                    ConfigFile::Boot => "the kernel configuration in /boot",
+                };
+                write!(f, "{file}: {errno}")
+            }
+            TextError::Gzip => f.write_str("/proc/config.gz is no gzip file, or a damaged one"),
+            TextError::Memory(errno) => write!(f, "no memory for /proc/config.gz: {errno}"),
+        }
+    }
+}
+
+impl core::error::Error for TextError {}
+
+/// Calls `each` with the name and the value of each line `CONFIG_NAME=value` of the running kernel's configuration. The value
+/// is as written: `y`, `m`, a number, or a string in its quotes. The result is the file, `None` where there is none.
+///
+/// # Errors
+/// [`TextError`] for a file that is there and of no use.
+pub fn each(each: &mut dyn FnMut(&[u8], &[u8])) -> Result<Option<ConfigFile>, TextError> {
+    let read = |file| move |errno| TextError::Read { file, errno };
+    match files::open(c"/proc/config.gz", OFlags::RDONLY) {
+        Ok(fd) => {
+            gzip(fd, each)?;
+            return Ok(Some(ConfigFile::Proc));
+        }
+        Err(Errno::ENOENT) => {}
+        Err(errno) => return Err(read(ConfigFile::Proc)(errno)),
+    }
+    let uname = rustix::system::uname();
+    let release = uname.release().to_str().unwrap_or_default();
+    let path = CPath::format(format_args!("/boot/config-{release}"))
+        .map_err(read(ConfigFile::Boot))?;
+    match files::open(path.as_c_str(), OFlags::RDONLY) {
+        Ok(fd) => plain(fd, each).map_err(read(ConfigFile::Boot))?,
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(errno) => return Err(read(ConfigFile::Boot)(errno)),
+    }
+    Ok(Some(ConfigFile::Boot))
+}
+
+/// A line's name and value, if it has them: `# CONFIG_X is not set` does not.
+fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    if !line.starts_with(b"CONFIG_") {
+        return None;
+    }
+    let equals = line.iter().position(|byte| *byte == b'=')?;
+    Some((&line[..equals], line[equals + 1..].trim_ascii_end()))
+}
+
+/// Never fails: the type is that of the lines' callback.
+type Never = core::convert::Infallible;
+
+fn push(lines: &mut Lines, piece: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) {
+    let Ok(()) = lines.push::<Never>(piece, |line| {
+        if let Some((name, value)) = split(line) {
+            each(name, value);
+        }
+        Ok(())
+    });
+}
+
+/// A last line without a line feed.
+fn end(lines: &mut Lines, each: &mut dyn FnMut(&[u8], &[u8])) {
+    push(lines, b"\n", each);
+}
+
+pub(super) fn plain(fd: OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Errno> {
+    let mut buffer = [0; 4096];
+    let mut lines = Lines::new();
+    loop {
+        match files::read_full(&fd, &mut buffer)? {
+            0 => break,
+            len => push(&mut lines, &buffer[..len], each),
+        }
+    }
+    end(&mut lines, each);
+    Ok(())
+}
+
+/// A file read in pieces, of which one byte at a time can be taken.
+struct Input {
+    fd: OwnedFd,
+    buffer: [u8; 4096],
+    at: usize,
+    len: usize,
+}
+
+impl Input {
+    /// What is left of the piece, the next piece where nothing is; empty at the end.
+    fn piece(&mut self) -> Result<&[u8], TextError> {
+        if self.at == self.len {
+            self.at = 0;
+            self.len = files::read_full(&self.fd, &mut self.buffer).map_err(|errno| {
+                TextError::Read {
+                    file: ConfigFile::Proc,
+                    errno,
+                }
+            })?;
+        }
+        Ok(&self.buffer[self.at..self.len])
+    }
+
+    fn byte(&mut self) -> Result<u8, TextError> {
+        let byte = *self.piece()?.first().ok_or(TextError::Gzip)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// The header of RFC 1952, whatever it says of names and comments.
+    fn skip_header(&mut self) -> Result<(), TextError> {
+        const HEADER_CRC: u8 = 2;
+        const EXTRA: u8 = 4;
+        const NAME: u8 = 8;
+        const COMMENT: u8 = 16;
+        let mut head = [0; 10];
+        for byte in &mut head {
+            *byte = self.byte()?;
+        }
+        let [0x1f, 0x8b, 8, flags, ..] = head else {
+            return Err(TextError::Gzip);
+        };
+        if flags & EXTRA != 0 {
+            let len = u16::from_le_bytes([self.byte()?, self.byte()?]);
+            for _ in 0..len {
+                self.byte()?;
+            }
+        }
+        for flag in [NAME, COMMENT] {
+            while flags & flag != 0 && self.byte()? != 0 {}
+        }
+        if flags & HEADER_CRC != 0 {
+            self.byte()?;
+            self.byte()?;
+        }
+        Ok(())
+    }
+}
+
+/// Inflates through a window of 32 KiB, which is all that deflate ever looks back. The checksum at the end is not compared:
+/// the kernel made the file for this read.
+pub(super) fn gzip(fd: OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), TextError> {
+    let mut input = Input {
+        fd,
+        buffer: [0; 4096],
+        at: 0,
+        len: 0,
+    };
+    input.skip_header()?;
+    let mut window = AnonMap::new(TINFL_LZ_DICT_SIZE).map_err(TextError::Memory)?;
+    let mut inflate = DecompressorOxide::new();
+    let mut lines = Lines::new();
+    let mut at = 0;
+    loop {
+        let piece = input.piece()?;
+        let flags = if piece.is_empty() {
+            0
+        } else {
+            TINFL_FLAG_HAS_MORE_INPUT
+        };
+        let (status, taken, made) = decompress(&mut inflate, piece, &mut window, at, flags);
+        input.at += taken;
+        push(&mut lines, &window[at..at + made], each);
+        at = (at + made) % TINFL_LZ_DICT_SIZE;
+        match status {
+            TINFLStatus::Done => break,
+            TINFLStatus::NeedsMoreInput | TINFLStatus::HasMoreOutput => {}
+            _ => return Err(TextError::Gzip),
+        }
+    }
+    end(&mut lines, each);
+    Ok(())
+}
