@@ -8,11 +8,12 @@ use core::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::arena::{Arena, ArenaFull, Part};
+use crate::btf::{Kind, TypeId};
 use crate::bytes::{Endian, u32_bytes};
 use crate::insn::{INSN_SIZE, Insn, pseudo};
 use crate::limits::MAX_PROGRAM_INSNS;
 use crate::object::elf::{Rel, Symbol};
-use crate::object::{CodeSection, Declared, Extern, ExternKind, Function, Map, MapOrigin, Object, ObjectError};
+use crate::object::{ARENA, ARENA_SECTION, CodeSection, Declared, Extern, ExternKind, Function, Map, MapOrigin, Object, ObjectError};
 use crate::relo::patch::{PatchError, Patched, patch_insn};
 use crate::relo::resolve::{Decisions, Verdict};
 
@@ -56,6 +57,8 @@ pub enum LinkCause {
         /// The symbol that the relocation names; `None` for a call without one.
         symbol: Option<u32>,
     },
+    /// The program's declaration tag `exception_callback:NAME` names no subprogram.
+    NoExceptionCallback,
     /// The symbol is neither declared in the object nor an extern.
     UndefinedSymbol {
         /// The symbol.
@@ -98,6 +101,7 @@ impl fmt::Display for LinkCause {
                 write!(f, "call leads to no function, by symbol [{symbol}]")
             }
             Self::NoFunction { symbol: None } => f.write_str("call leads to no function"),
+            Self::NoExceptionCallback => f.write_str("declaration tag exception_callback names no subprogram"),
             Self::UndefinedSymbol { symbol } => write!(f, "symbol [{symbol}] is not defined"),
             Self::NoMap { symbol } => write!(f, "symbol [{symbol}] lies at no map"),
             Self::UnsupportedSection { symbol } => {
@@ -315,15 +319,24 @@ impl<'l> Linker<'l> {
         placements.push(Placement { function: number as u32, insn_start: 0, parent: 0, resume: 0 }).map_err(arena)?;
         let mut end = main.function.insn_count();
         let (mut current, mut insn_idx, mut code) = (0u32, 0u32, main);
+        let mut exception_callback = self.exception_callback(&main)?;
         loop {
-            let Some(callee) = self.next_callee(&code, &mut insn_idx)? else {
-                // The function's end: on with its caller, after the call.
-                let place = placements.as_slice().get(current as usize).copied();
-                let Some(place) = place.filter(|_| current != 0) else { break };
-                (current, insn_idx) = (place.parent, place.resume);
-                let parent = placements.as_slice().get(current as usize).map_or(0, |place| place.function);
-                code = self.code(parent as usize);
-                continue;
+            let callee = match self.next_callee(&code, &mut insn_idx)? {
+                Some(callee) => callee,
+                // The program's end: what handles its exceptions is called by the kernel alone.
+                None if current == 0 => match exception_callback.take() {
+                    Some(callback) => callback,
+                    None => break,
+                },
+                None => {
+                    // A function's end: on with its caller, after the call.
+                    let place = placements.as_slice().get(current as usize).copied();
+                    let Some(place) = place else { break };
+                    (current, insn_idx) = (place.parent, place.resume);
+                    let parent = placements.as_slice().get(current as usize).map_or(0, |place| place.function);
+                    code = self.code(parent as usize);
+                    continue;
+                }
             };
             if placements.as_slice().iter().any(|place| place.function as usize == callee) {
                 continue;
@@ -339,6 +352,31 @@ impl<'l> Linker<'l> {
                 .ok_or(main.error(0, LinkCause::TooManyInsns))?;
         }
         Ok(placements.finish().map_err(arena)?)
+    }
+
+    /// The function that a declaration tag `exception_callback:NAME` on the program names (libbpf:
+    /// `bpf_prog_assign_exc_cb`). Two such tags on one program are the verifier's to refuse.
+    fn exception_callback(&self, main: &Code<'l>) -> Result<Option<usize>, LinkError> {
+        // What throws is an extern, so most objects need not be looked through.
+        let Some(btf) = self.object.btf().filter(|_| !self.declared.externs.is_empty()) else { return Ok(None) };
+        let types = || btf.iter().map_while(Result::ok);
+        let is_main = |id: TypeId| {
+            types().find(|ty| ty.id() == id).is_some_and(|ty| {
+                ty.kind() == Kind::Func
+                    && btf.own_string(ty.name_off()) == Some(self.object.symbol_name(main.function.symbol()))
+            })
+        };
+        let mut names = types()
+            .filter(|tag| tag.kind() == Kind::DeclTag && tag.component_idx() == -1)
+            .filter_map(|tag| {
+                let name = btf.own_string(tag.name_off())?.strip_prefix(b"exception_callback:")?;
+                is_main(tag.type_id()).then_some(name)
+            });
+        let (Some(name), None) = (names.next(), names.next()) else { return Ok(None) };
+        let found = self.declared.functions.iter().position(|function| {
+            !function.is_program() && self.object.symbol_name(function.symbol()) == name
+        });
+        found.map(Some).ok_or(main.error(0, LinkCause::NoExceptionCallback))
     }
 
     /// The function that the next call or function address from slot `insn_idx` on leads to; `insn_idx` is moved behind
@@ -514,9 +552,14 @@ impl<'l> Linker<'l> {
         }
         let mut in_section = self.declared.maps.iter().filter(|map| map.section() == section);
         match in_section.next().map(Map::origin) {
-            None => Err(LinkCause::UnsupportedSection { symbol: symbol.index }),
-            Some(MapOrigin::Data(_)) => {
-                let map = self.find_map(symbol, |map| map.section() == section)?;
+            None if self.object.section_name(section) != ARENA_SECTION => {
+                Err(LinkCause::UnsupportedSection { symbol: symbol.index })
+            }
+            origin @ (None | Some(MapOrigin::Data(_))) => {
+                let map = self.find_map(symbol, |map| match origin {
+                    None => map.map_type == ARENA,
+                    Some(_) => map.section() == section,
+                })?;
                 let offset = first.imm(endian).wrapping_add(symbol.value as i32);
                 first.set_src_reg(pseudo::MAP_VALUE, endian);
                 first.set_imm(0, endian);

@@ -181,10 +181,7 @@ impl Features {
     /// count their maps and programs against.
     #[must_use]
     pub const fn new(memlock: Memlock) -> Features {
-        Features {
-            known: [const { Cell::new(None) }; Feature::ALL.len()],
-            memlock,
-        }
+        Features { known: [const { Cell::new(None) }; Feature::ALL.len()], memlock }
     }
 
     /// Whether the kernel has it; a few calls of bpf(2) the first time.

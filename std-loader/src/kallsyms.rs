@@ -41,12 +41,7 @@ impl<'a> Symbol<'a> {
                 (&rest[..tab], Some(module))
             }
         };
-        Some(Symbol {
-            address,
-            kind,
-            name,
-            module,
-        })
+        Some(Symbol { address, kind, name, module })
     }
 
     /// The name in the source: without the `.llvm.123` that clang's link-time optimisation puts behind static functions that
@@ -54,10 +49,7 @@ impl<'a> Symbol<'a> {
     #[must_use]
     pub fn source_name(&self) -> &'a [u8] {
         let suffix = b".llvm.";
-        let at = self
-            .name
-            .windows(suffix.len())
-            .position(|part| part == suffix);
+        let at = self.name.windows(suffix.len()).position(|part| part == suffix);
         &self.name[..at.unwrap_or(self.name.len())]
     }
 }
@@ -82,9 +74,9 @@ impl fmt::Display for KallsymsError {
         match self {
             KallsymsError::Open(errno) => write!(f, "/proc/kallsyms cannot be opened: {errno}"),
             KallsymsError::Read(errno) => write!(f, "/proc/kallsyms cannot be read: {errno}"),
-            KallsymsError::Hidden => f.write_str(
-                "/proc/kallsyms shows every address as 0: see sysctl kernel.kptr_restrict, and CAP_SYSLOG",
-            ),
+            KallsymsError::Hidden => {
+                f.write_str("/proc/kallsyms shows every address as 0: see sysctl kernel.kptr_restrict, and CAP_SYSLOG")
+            }
             KallsymsError::Empty => f.write_str("/proc/kallsyms has no symbols"),
         }
     }
@@ -96,9 +88,7 @@ impl core::error::Error for KallsymsError {}
 ///
 /// # Errors
 /// [`KallsymsError::Open`], [`KallsymsError::Read`].
-pub fn each<B>(
-    mut each: impl FnMut(Symbol<'_>) -> ControlFlow<B>,
-) -> Result<ControlFlow<B>, KallsymsError> {
+pub fn each<B>(mut each: impl FnMut(Symbol<'_>) -> ControlFlow<B>) -> Result<ControlFlow<B>, KallsymsError> {
     let fd = files::open(c"/proc/kallsyms", OFlags::RDONLY).map_err(KallsymsError::Open)?;
     // The kernel hands out a page at a time.
     let mut buffer = [0; 8192];
@@ -137,9 +127,7 @@ fn each_of<B>(
 }
 
 /// What a lookup found for one name. All zero is "nothing", so slices of it may come out of an arena.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Found {
     first: u64,
@@ -193,19 +181,16 @@ pub fn lookup(names: &[&[u8]], found: &mut [Found]) -> Result<(), KallsymsError>
 ///
 /// # Errors
 /// [`KallsymsError`]; for no names there is none, and nothing is read.
-pub fn lookup_by<'n>(
-    found: &mut [Found],
-    name: impl Fn(usize) -> &'n [u8],
-) -> Result<(), KallsymsError> {
+pub fn lookup_by<'n>(found: &mut [Found], name: impl Fn(usize) -> &'n [u8]) -> Result<(), KallsymsError> {
     found.fill(Found::default());
     if found.is_empty() {
         return Ok(());
     }
     let mut search = Search::new(found, name);
     // It never breaks: a second address may come last.
-    each(|symbol| {
+    let _: ControlFlow<()> = each(|symbol| {
         search.take(symbol);
-        ControlFlow::<()>::Continue(())
+        ControlFlow::Continue(())
     })?;
     search.finish()
 }
@@ -221,13 +206,7 @@ struct Search<'f, F> {
 impl<'f, 'n, F: Fn(usize) -> &'n [u8]> Search<'f, F> {
     fn new(found: &'f mut [Found], name: F) -> Self {
         let is_sorted = (1..found.len()).all(|index| name(index - 1) < name(index));
-        Search {
-            found,
-            name,
-            is_sorted,
-            any: false,
-            any_address: false,
-        }
+        Search { found, name, is_sorted, any: false, any_address: false }
     }
 
     fn take(&mut self, symbol: Symbol<'_>) {
@@ -297,7 +276,7 @@ mod tests {
         let mut search = Search::new(&mut found, |index| names[index]);
         let mut rest = text;
         let mut buffer = vec![0; piece];
-        each_of(
+        let _: ControlFlow<()> = each_of(
             |buffer| {
                 let len = rest.len().min(buffer.len());
                 buffer[..len].copy_from_slice(&rest[..len]);
@@ -307,7 +286,7 @@ mod tests {
             &mut buffer,
             &mut |symbol| {
                 search.take(symbol);
-                ControlFlow::<()>::Continue(())
+                ControlFlow::Continue(())
             },
         )?;
         search.finish()?;
@@ -327,16 +306,8 @@ mod tests {
 
     #[test]
     fn case_28_one_pass_for_many_names() {
-        let mut names: [&[u8]; 8] = [
-            b"_text",
-            b"absent",
-            b"alias",
-            b"clang_made",
-            b"fixed_percpu_data",
-            b"in_module",
-            b"last",
-            b"twice",
-        ];
+        let mut names: [&[u8]; 8] =
+            [b"_text", b"absent", b"alias", b"clang_made", b"fixed_percpu_data", b"in_module", b"last", b"twice"];
         let want = [
             Address::At(0xffff_ffff_8100_0000),
             Address::Missing,
@@ -364,26 +335,13 @@ mod tests {
         let text = b"0000000000000000 T _text\n0000000000000000 t wanted\n";
         assert_eq!(run(text, 9, &[b"wanted"]), Err(KallsymsError::Hidden));
         // 32-bit kernels write eight digits.
-        assert_eq!(
-            run(b"c0008000 T _text\n", 9, &[b"_text"]).unwrap(),
-            [Address::At(0xc000_8000)]
-        );
-        assert_eq!(
-            run(b"00000000 T _text\n", 9, &[b"_text"]),
-            Err(KallsymsError::Hidden)
-        );
+        assert_eq!(run(b"c0008000 T _text\n", 9, &[b"_text"]).unwrap(), [Address::At(0xc000_8000)]);
+        assert_eq!(run(b"00000000 T _text\n", 9, &[b"_text"]), Err(KallsymsError::Hidden));
     }
 
     #[test]
     fn no_symbols() {
-        for text in [
-            &b""[..],
-            b"\n",
-            b"nonsense",
-            b"12 T",
-            b"zz T name",
-            b"12 TT name",
-        ] {
+        for text in [&b""[..], b"\n", b"nonsense", b"12 T", b"zz T name", b"12 TT name"] {
             assert_eq!(run(text, 9, &[b"name"]), Err(KallsymsError::Empty));
         }
     }
@@ -391,10 +349,7 @@ mod tests {
     #[test]
     fn modules() {
         let symbol = Symbol::parse(b"ffffffffc0000000 t init\t[ext4]").unwrap();
-        assert_eq!(
-            (symbol.name, symbol.module, symbol.kind),
-            (&b"init"[..], Some(&b"ext4"[..]), b't')
-        );
+        assert_eq!((symbol.name, symbol.module, symbol.kind), (&b"init"[..], Some(&b"ext4"[..]), b't'));
         assert_eq!(Symbol::parse(b"ffffffffc0000000 t init\text4"), None);
     }
 }

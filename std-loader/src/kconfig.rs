@@ -118,18 +118,15 @@ impl fmt::Display for KconfigError {
         match self {
             KconfigError::TooMany => write!(f, "more than {MAX_EXTERNS} externs"),
             KconfigError::Text(error) => error.fmt(f),
-            KconfigError::NoConfig { index } => write!(
-                f,
-                "extern {index} is not weak, and there is neither /proc/config.gz nor /boot/config-RELEASE"
-            ),
-            KconfigError::Missing { index } => write!(
-                f,
-                "extern {index} is not weak, and the kernel's configuration does not have it"
-            ),
-            KconfigError::UnknownName { index } => write!(
-                f,
-                "extern {index} is neither a CONFIG_ value nor a known LINUX_ one"
-            ),
+            KconfigError::NoConfig { index } => {
+                write!(f, "extern {index} is not weak, and there is neither /proc/config.gz nor /boot/config-RELEASE")
+            }
+            KconfigError::Missing { index } => {
+                write!(f, "extern {index} is not weak, and the kernel's configuration does not have it")
+            }
+            KconfigError::UnknownName { index } => {
+                write!(f, "extern {index} is neither a CONFIG_ value nor a known LINUX_ one")
+            }
             KconfigError::Value { index, error } => write!(f, "extern {index}: {error}"),
             KconfigError::NoVersion { index } => {
                 write!(f, "extern {index}: the kernel's version cannot be found out")
@@ -145,29 +142,18 @@ impl core::error::Error for KconfigError {}
 pub fn type_of(types: &Types<'_>, id: TypeId) -> Option<KconfigType> {
     let ty = types.skip_modifiers(id).ok()?;
     match ty.kind() {
-        Kind::Int if ty.int_encoding() & 4 != 0 => {
-            (ty.byte_size() == 1).then_some(KconfigType::Bool)
-        }
+        Kind::Int if ty.int_encoding() & 4 != 0 => (ty.byte_size() == 1).then_some(KconfigType::Bool),
         Kind::Int => match ty.byte_size() {
-            1 => Some(KconfigType::Char {
-                is_signed: ty.is_signed_int(),
-            }),
-            2 | 4 | 8 => Some(KconfigType::Integer {
-                is_signed: ty.is_signed_int(),
-            }),
+            1 => Some(KconfigType::Char { is_signed: ty.is_signed_int() }),
+            2 | 4 | 8 => Some(KconfigType::Integer { is_signed: ty.is_signed_int() }),
             _ => None,
         },
         Kind::Enum | Kind::Enum64 => (matches!(ty.byte_size(), 4 | 8)
-            && types
-                .name(&ty)
-                .is_ok_and(|name| name == b"libbpf_tristate"))
+            && types.name(&ty).is_ok_and(|name| name == b"libbpf_tristate"))
         .then_some(KconfigType::Tristate),
         Kind::Array => {
             let array = ty.array()?;
-            let is_char = matches!(
-                type_of_element(types, array.element),
-                Some(KconfigType::Char { .. })
-            );
+            let is_char = matches!(type_of_element(types, array.element), Some(KconfigType::Char { .. }));
             (array.len > 0 && is_char).then_some(KconfigType::CharArray)
         }
         _ => None,
@@ -197,10 +183,7 @@ impl Bits {
 ///
 /// # Errors
 /// [`KconfigError`]; some values may be written then.
-pub fn fill(
-    externs: &mut (impl Externs + ?Sized),
-    features: &Features,
-) -> Result<(), KconfigError> {
+pub fn fill(externs: &mut (impl Externs + ?Sized), features: &Features) -> Result<(), KconfigError> {
     fill_from(externs, &Running(features), text::each)
 }
 
@@ -258,8 +241,7 @@ fn fill_from<E: Externs + ?Sized>(
             _ => return Err(KconfigError::UnknownName { index }),
         };
         let ty = wanted.ty;
-        value::write_number(ty, value, externs.value(index))
-            .map_err(|error| KconfigError::Value { index, error })?;
+        value::write_number(ty, value, externs.value(index)).map_err(|error| KconfigError::Value { index, error })?;
     }
     if left == 0 {
         return Ok(());

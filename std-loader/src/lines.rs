@@ -11,9 +11,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub(crate) const fn new() -> Lines {
-        Lines {
-            rest: heapless::Vec::new(),
-        }
+        Lines { rest: heapless::Vec::new() }
     }
 
     fn keep(&mut self, bytes: &[u8]) {
@@ -23,11 +21,7 @@ impl Lines {
     }
 
     /// Takes the next piece and hands out each line that ends in it, without its line feed.
-    pub(crate) fn push<E>(
-        &mut self,
-        mut piece: &[u8],
-        mut each: impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub(crate) fn push<E>(&mut self, mut piece: &[u8], mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         while let Some(end) = piece.iter().position(|byte| *byte == b'\n') {
             let (line, after) = (&piece[..end], &piece[end + 1..]);
             piece = after;
@@ -45,10 +39,7 @@ impl Lines {
     }
 
     /// The last line, where the text does not end with a line feed.
-    pub(crate) fn finish<E>(
-        &mut self,
-        mut each: impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub(crate) fn finish<E>(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         if self.rest.is_empty() {
             return Ok(());
         }

@@ -81,10 +81,9 @@ impl fmt::Display for SymbolError {
             SymbolError::Memory(errno) => write!(f, "no memory for the file's names: {errno}"),
             SymbolError::NoSymbols => f.write_str("the file has no symbols: it is stripped"),
             SymbolError::Missing => f.write_str("the file has no such function"),
-            SymbolError::Ambiguous { first, second } => write!(
-                f,
-                "the file has two functions of this name, at offsets {first:#x} and {second:#x}"
-            ),
+            SymbolError::Ambiguous { first, second } => {
+                write!(f, "the file has two functions of this name, at offsets {first:#x} and {second:#x}")
+            }
             SymbolError::NotInFile { address } => {
                 write!(f, "address {address:#x} is in no segment of the file")
             }
@@ -133,11 +132,7 @@ impl File {
         if !matches!(header.e_type, abi::ET_EXEC | abi::ET_DYN) {
             return Err(SymbolError::NotLoadable);
         }
-        let mut file = File {
-            fd,
-            header,
-            sections: u64::from(header.e_shnum),
-        };
+        let mut file = File { fd, header, sections: u64::from(header.e_shnum) };
         // Files of 65,280 sections and more keep the number in the first of them.
         if header.e_shoff != 0 && header.e_shnum == 0 {
             file.sections = file.section(0)?.sh_size;
@@ -156,16 +151,13 @@ impl File {
 
     fn record<P: ParseAt>(&self, table: u64, index: u64, entry: u16) -> Result<P, SymbolError> {
         let mut buffer = [0; 64];
-        let bytes = buffer
-            .get_mut(..usize::from(entry))
-            .ok_or(SymbolError::Damaged)?;
+        let bytes = buffer.get_mut(..usize::from(entry)).ok_or(SymbolError::Damaged)?;
         let offset = index
             .checked_mul(u64::from(entry))
             .and_then(|offset| offset.checked_add(table))
             .ok_or(SymbolError::Damaged)?;
         self.exact(bytes, offset)?;
-        P::parse_at(self.header.endianness, self.header.class, &mut 0, bytes)
-            .map_err(|_| SymbolError::Damaged)
+        P::parse_at(self.header.endianness, self.header.class, &mut 0, bytes).map_err(|_| SymbolError::Damaged)
     }
 
     fn section(&self, index: u64) -> Result<SectionHeader, SymbolError> {
@@ -173,10 +165,7 @@ impl File {
     }
 
     /// The first section that `wanted` says yes to.
-    fn find_section(
-        &self,
-        wanted: impl Fn(&SectionHeader) -> bool,
-    ) -> Result<Option<SectionHeader>, SymbolError> {
+    fn find_section(&self, wanted: impl Fn(&SectionHeader) -> bool) -> Result<Option<SectionHeader>, SymbolError> {
         if self.header.e_shoff == 0 {
             return Ok(None);
         }
@@ -222,28 +211,15 @@ impl File {
                 return Ok(address);
             }
         }
-        Err(if any {
-            SymbolError::Missing
-        } else {
-            SymbolError::NoSymbols
-        })
+        Err(if any { SymbolError::Missing } else { SymbolError::NoSymbols })
     }
 
     /// One table. The names are read whole; the symbols come in pieces.
-    fn search(
-        &self,
-        table: &SectionHeader,
-        name: &[u8],
-        version: Option<&[u8]>,
-    ) -> Result<Option<u64>, SymbolError> {
+    fn search(&self, table: &SectionHeader, name: &[u8], version: Option<&[u8]>) -> Result<Option<u64>, SymbolError> {
         let names = self.section(u64::from(table.sh_link))?;
         let names = self.read_section(&names)?;
         let is_dynamic = table.sh_type == abi::SHT_DYNSYM;
-        let versions = if is_dynamic {
-            Versions::of(self)?
-        } else {
-            None
-        };
+        let versions = if is_dynamic { Versions::of(self)? } else { None };
         let mut best: Option<Match> = None;
         let entry = match self.header.class {
             Class::ELF32 => 16,
@@ -257,24 +233,19 @@ impl File {
             let offset = table.sh_offset.checked_add(index * entry as u64);
             self.exact(piece, offset.ok_or(SymbolError::Damaged)?)?;
             for (number, bytes) in (index..).zip(piece.chunks_exact(entry)) {
-                let symbol =
-                    Symbol::parse_at(self.header.endianness, self.header.class, &mut 0, bytes)
-                        .map_err(|_| SymbolError::Damaged)?;
+                let symbol = Symbol::parse_at(self.header.endianness, self.header.class, &mut 0, bytes)
+                    .map_err(|_| SymbolError::Damaged)?;
                 if symbol.st_symtype() != abi::STT_FUNC || symbol.is_undefined() {
                     continue;
                 }
                 let rest = usize::try_from(symbol.st_name).ok();
-                let Some(rest) = rest
-                    .and_then(|at| names.get(at..))
-                    .and_then(|text| text.strip_prefix(name))
-                else {
+                let Some(rest) = rest.and_then(|at| names.get(at..)).and_then(|text| text.strip_prefix(name)) else {
                     continue;
                 };
                 let Some(end) = rest.iter().position(|byte| *byte == 0) else {
                     continue;
                 };
-                let Some(is_old) = is_wanted(&rest[..end], version, number, versions.as_ref())?
-                else {
+                let Some(is_old) = is_wanted(&rest[..end], version, number, versions.as_ref())? else {
                     continue;
                 };
                 let found = Match {
@@ -296,18 +267,14 @@ impl File {
     /// such an offset, and an ARM breakpoint among Thumb instructions would end the process.)
     fn file_offset(&self, address: u64) -> Result<u64, SymbolError> {
         for index in 0..u64::from(self.header.e_phnum).min(MAX_HEADERS) {
-            let segment: ProgramHeader =
-                self.record(self.header.e_phoff, index, self.header.e_phentsize)?;
+            let segment: ProgramHeader = self.record(self.header.e_phoff, index, self.header.e_phentsize)?;
             if segment.p_type != abi::PT_LOAD {
                 continue;
             }
             if let Some(inside) = address.checked_sub(segment.p_vaddr)
                 && inside < segment.p_filesz
             {
-                return segment
-                    .p_offset
-                    .checked_add(inside)
-                    .ok_or(SymbolError::Damaged);
+                return segment.p_offset.checked_add(inside).ok_or(SymbolError::Damaged);
             }
         }
         Err(SymbolError::NotInFile { address })
@@ -366,10 +333,7 @@ impl Match {
             (core::cmp::Ordering::Greater, _) => Ok(other),
             _ if self.offset == other.offset => Ok(self),
             (_, true) => Ok(self),
-            (_, false) => Err(SymbolError::Ambiguous {
-                first: self.offset,
-                second: other.offset,
-            }),
+            (_, false) => Err(SymbolError::Ambiguous { first: self.offset, second: other.offset }),
         }
     }
 

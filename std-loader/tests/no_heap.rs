@@ -2,10 +2,7 @@
 //!
 //! Needs root and bpf(2): without them it says that it is skipped, and fails instead where CORELO_REQUIRE_KERNEL=1.
 
-#![expect(
-    unsafe_code,
-    reason = "a global allocator cannot be written without it"
-)]
+#![expect(unsafe_code, reason = "a global allocator cannot be written without it")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,6 +11,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use corelo_loader::cpus::Cpus;
+use corelo_loader::features::{Feature, Features};
+use corelo_loader::kallsyms::{self, Found};
+use corelo_loader::kconfig::{self, KconfigType, Wanted};
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::links::{self, LinkError};
 use corelo_loader::maps::{self, Map, MapSpec, Memlock, map_type};
@@ -21,6 +21,7 @@ use corelo_loader::perf_buffer::PerfBuffer;
 use corelo_loader::pin;
 use corelo_loader::programs::{self, GrowingLog, ProgramSpec, TestRun};
 use corelo_loader::ring_buffer::{RingBuffer, RingSet};
+use corelo_loader::symbols;
 use corelo_loader::version::KernelVersion;
 
 thread_local! {
@@ -50,23 +51,14 @@ static ALLOCATOR: Guarded = Guarded;
 
 fn insn(opcode: u8, registers: (u8, u8), imm: i32) -> [u8; 8] {
     let (dst, src) = registers;
-    let pair = if cfg!(target_endian = "big") {
-        dst << 4 | src
-    } else {
-        src << 4 | dst
-    };
+    let pair = if cfg!(target_endian = "big") { dst << 4 | src } else { src << 4 | dst };
     let imm = imm.to_ne_bytes();
     [opcode, pair, 0, 0, imm[0], imm[1], imm[2], imm[3]]
 }
 
 fn work() {
     let ring = maps::create(
-        &MapSpec {
-            name: b"events",
-            map_type: map_type::RINGBUF,
-            max_entries: 4096,
-            ..MapSpec::default()
-        },
+        &MapSpec { name: b"events", map_type: map_type::RINGBUF, max_entries: 4096, ..MapSpec::default() },
         Memlock::RaiseIfRefused,
     )
     .unwrap();
@@ -85,10 +77,7 @@ fn work() {
     // The store goes to r10 - 8: an offset, which `insn` has none of.
     let mut insns = insns;
     insns[0][2..4].copy_from_slice(&(-8i16).to_ne_bytes());
-    let spec = ProgramSpec {
-        name: b"program",
-        ..ProgramSpec::new(17)
-    };
+    let spec = ProgramSpec { name: b"program", ..ProgramSpec::new(17) };
     let mut log = GrowingLog::new(4096, 1 << 20);
     let program = programs::load_program(&spec, insns.as_flattened(), &mut log).unwrap();
     // A program that fails, with a log that grows.
@@ -97,13 +86,7 @@ fn work() {
     assert!(failure.log_len > 0);
 
     let hash = maps::create(
-        &MapSpec {
-            map_type: map_type::HASH,
-            key_size: 4,
-            value_size: 8,
-            max_entries: 4,
-            ..MapSpec::default()
-        },
+        &MapSpec { map_type: map_type::HASH, key_size: 4, value_size: 8, max_entries: 4, ..MapSpec::default() },
         Memlock::Keep,
     )
     .unwrap();
@@ -131,19 +114,13 @@ fn work() {
     programs::prog_test_run(program.as_fd(), &mut TestRun::default()).unwrap();
 
     let array = maps::create(
-        &MapSpec {
-            map_type: map_type::PERF_EVENT_ARRAY,
-            key_size: 4,
-            value_size: 4,
-            ..MapSpec::default()
-        },
+        &MapSpec { map_type: map_type::PERF_EVENT_ARRAY, key_size: 4, value_size: 4, ..MapSpec::default() },
         Memlock::Keep,
     )
     .unwrap();
     let mut rings = [const { None }; 256];
     let mut perf = PerfBuffer::open(&array, 1, &mut rings).unwrap();
-    perf.poll(Some(Duration::ZERO), &mut [0; 64], |_, _| {})
-        .unwrap();
+    perf.poll(Some(Duration::ZERO), &mut [0; 64], |_, _| {}).unwrap();
 
     assert!(pin::pin(hash.as_fd(), Path::new("/proc/self/no/such/place")).is_err());
     assert!(links::cgroup::open(Path::new("/proc")).is_err());
@@ -154,17 +131,30 @@ fn work() {
     let _ = corelo_loader::kernel::modules(|_| std::ops::ControlFlow::<()>::Continue(()));
     let _ = corelo_loader::kernel::btf_object("no_such_module");
     let _ = links::interface_index("lo");
+    ask_the_kernel();
+}
+
+/// What a load asks for when it has to: features, addresses, configuration values, functions of programs.
+fn ask_the_kernel() {
+    let features = Features::default();
+    for feature in Feature::ALL {
+        let _ = features.get(*feature);
+    }
+    let _ = features.btf_features();
+    let mut found = [Found::default(); 2];
+    let _ = kallsyms::lookup(&[b"_text", b"schedule"], &mut found);
+    let (mut version, mut value) = ([0; 4], [0; 4]);
+    let wanted = |name| Wanted { name, ty: Some(KconfigType::Integer { is_signed: true }), is_weak: true };
+    let mut externs = [(wanted(b"LINUX_KERNEL_VERSION"), &mut version[..]), (wanted(b"CONFIG_HZ"), &mut value[..])];
+    kconfig::fill(&mut externs[..], &features).unwrap();
+    let _ = symbols::function_offset(Path::new("/proc/self/exe"), "main");
+    let library = symbols::find_file(Path::new("libc.so.6"));
+    let _ = library.map(|file| symbols::function_offset(file.as_path(), "malloc@GLIBC_2.2.5"));
 }
 
 #[test]
 fn nothing_on_the_way_uses_the_heap() {
-    let spec = MapSpec {
-        map_type: map_type::ARRAY,
-        key_size: 4,
-        value_size: 4,
-        max_entries: 1,
-        ..MapSpec::default()
-    };
+    let spec = MapSpec { map_type: map_type::ARRAY, key_size: 4, value_size: 4, max_entries: 1, ..MapSpec::default() };
     if let Err(errno) = maps::create(&spec, Memlock::RaiseIfRefused) {
         let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
         assert!(!required, "CORELO_REQUIRE_KERNEL=1 and no map: {errno}");

@@ -54,6 +54,13 @@ fn lshift_slots(prepared: &Prepared<'_>, linked: &LinkedProgram<'_>) -> Vec<usiz
     slots
 }
 
+/// Where libbpf's instructions are not ours, on purpose: object, program, why.
+const ON_PURPOSE: &[(&str, &str, &str)] = &[(
+    "core_candidates",
+    "adapter_b",
+    "libbpf judges the relocations of the programs that it loads; we judge all of the object, so that adapter_a and adapter_b never see two layouts of one struct",
+)];
+
 #[derive(Default)]
 struct Count {
     programs: usize,
@@ -91,7 +98,8 @@ fn compare(name: &str, object: &[u8], endian: Endian, btf: &[u8], outcome: &Outc
     assert_eq!(numbers.len(), names.len(), "{name}: programs {names:?} and {:?}", numbers.keys());
     for program in &outcome.programs {
         let number = *numbers.get(&program.name).unwrap_or_else(|| panic!("{name}: no program {}", program.name));
-        if !program.autoload || !only(&program.name) {
+        let is_known = ON_PURPOSE.iter().any(|known| name.starts_with(known.0) && known.1 == program.name);
+        if !program.autoload || !only(&program.name) || is_known {
             continue;
         }
         let mut scratch = arena.scratch();

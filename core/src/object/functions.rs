@@ -46,7 +46,7 @@ const PROGRAM: u16 = 1;
 impl Function {
     pub(crate) const NONE: Self = Self { code: u16::MAX, flags: 0, insn_start: 0, insn_count: 0, symbol: 0 };
 
-    /// Whether it is a program: a function in a section other than `.text`, or the object's only function.
+    /// Whether it is a program: a function in a section other than `.text`.
     #[must_use]
     pub fn is_program(&self) -> bool {
         self.flags & PROGRAM != 0
@@ -284,17 +284,15 @@ fn function(object: &Object<'_>, code: &[CodeSection], symbol: &Symbol<'_>) -> R
     }))
 }
 
-/// Functions in `.text` are subprograms, all others are programs. An object's only function is a program wherever it
-/// stands (libbpf: `prog_is_subprog`).
+/// Functions in `.text` are subprograms, all others are programs (libbpf: `prog_is_subprog`).
 fn mark_programs(object: &Object<'_>, code: &[CodeSection], functions: &mut [Function]) -> Result<(), ObjectError> {
-    let is_single = functions.len() == 1;
     for function in functions {
         let section = code.get(function.code()).map_or(0, CodeSection::section);
         let is_text = object.section_name(section) == b".text";
         if !is_text && object.elf().symbol(function.symbol)?.is_local() {
             return Err(ObjectError::StaticProgram { symbol: function.symbol });
         }
-        if !is_text || is_single {
+        if !is_text {
             function.flags |= PROGRAM;
         }
     }

@@ -81,6 +81,10 @@ const ARRAY: u32 = 2;
 const PROG_ARRAY: u32 = 3;
 const ARRAY_OF_MAPS: u32 = 12;
 const HASH_OF_MAPS: u32 = 13;
+/// `BPF_MAP_TYPE_ARENA`
+pub(crate) const ARENA: u32 = 33;
+/// The section of variables that live in the object's arena map.
+pub(crate) const ARENA_SECTION: &[u8] = b".addr_space.1";
 const RDONLY_PROG: u32 = 1 << 7;
 const MMAPABLE: u32 = 1 << 10;
 
@@ -194,11 +198,15 @@ impl Map {
         self.section_offset
     }
 
-    /// The first contents of global data; none for `.bss`, which is zero, and for all other maps.
+    /// The first contents of global data, or of an arena; none for `.bss`, which is zero, and for all other maps.
     #[must_use]
     pub fn initial_data<'obj>(&self, object: &Object<'obj>) -> &'obj [u8] {
         match self.origin() {
             MapOrigin::Data(_) => object.elf().section(self.section).map_or(&[], |section| section.data.data()),
+            MapOrigin::Btf if self.map_type == ARENA => {
+                let section = object.elf().section_by_name(ARENA_SECTION).ok().flatten();
+                section.map_or(&[], |section| section.data.data())
+            }
             _ => &[],
         }
     }

@@ -16,6 +16,7 @@ pub use error::ObjectError;
 pub use externs::{Extern, ExternKind};
 pub(crate) use functions::CodeSection;
 pub use functions::Function;
+pub(crate) use maps::{ARENA, ARENA_SECTION};
 pub use maps::{DataSection, Map, MapOrigin, Pinning};
 
 use crate::arena::{Arena, Part};

@@ -57,10 +57,7 @@ impl Blob {
 
     /// The types of id 1 and so on, one after the other.
     fn new(types: &[&[u32]]) -> Blob {
-        let mut blob = Blob {
-            bytes: [0; MAX_BLOB],
-            len: 0,
-        };
+        let mut blob = Blob { bytes: [0; MAX_BLOB], len: 0 };
         let type_len: usize = types.iter().map(|words| 4 * words.len()).sum();
         blob.push(&0xeb9fu16.to_ne_bytes());
         // Version 1, no flags.
@@ -91,9 +88,7 @@ pub(super) fn blob(feature: Feature) -> Option<Blob> {
         Feature::BtfFloat => Blob::new(&[&[NAME, info(FLOAT, 0), 4]]),
         // Of the whole variable: component -1.
         Feature::BtfDeclTag => Blob::new(&[&A_INT, &var, &[NAME, info(DECL_TAG, 0), 2, u32::MAX]]),
-        Feature::BtfTypeTag => {
-            Blob::new(&[&A_INT, &[NAME, info(TYPE_TAG, 0), 1], &[0, info(PTR, 0), 2]])
-        }
+        Feature::BtfTypeTag => Blob::new(&[&A_INT, &[NAME, info(TYPE_TAG, 0), 1], &[0, info(PTR, 0), 2]]),
         Feature::BtfEnum64 => Blob::new(&[&[NAME, info(ENUM64, 1), 8, NAME, 1, 1]]),
         _ => return None,
     })

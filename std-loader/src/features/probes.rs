@@ -27,11 +27,7 @@ type Insn = [u8; 8];
 
 const fn insn(opcode: u8, dst: u8, src: u8, imm: i32) -> Insn {
     // Two fields of four bits: the first is in the low half on little-endian hosts only.
-    let registers = if cfg!(target_endian = "big") {
-        dst << 4 | src
-    } else {
-        src << 4 | dst
-    };
+    let registers = if cfg!(target_endian = "big") { dst << 4 | src } else { src << 4 | dst };
     let imm = imm.to_ne_bytes();
     [opcode, registers, 0, 0, imm[0], imm[1], imm[2], imm[3]]
 }
@@ -59,13 +55,9 @@ pub(super) fn run(feature: Feature, memlock: Memlock) -> Result<bool, Errno> {
         Feature::ProgName => program_name(memlock),
         Feature::GlobalData => global_data(memlock),
         Feature::ArrayMmap => array(BPF_F_MMAPABLE, memlock).map(|_| true),
-        Feature::ExpAttachType => loaded(load(
-            ProgramSpec {
-                expected_attach_type: CGROUP_INET_SOCK_CREATE,
-                ..new(CGROUP_SOCK)
-            },
-            &RETURN_1,
-        )),
+        Feature::ExpAttachType => {
+            loaded(load(ProgramSpec { expected_attach_type: CGROUP_INET_SOCK_CREATE, ..new(CGROUP_SOCK) }, &RETURN_1))
+        }
         Feature::ProbeReadKernel => loaded(load(
             new(TRACEPOINT),
             &[
@@ -88,29 +80,16 @@ pub(super) fn run(feature: Feature, memlock: Memlock) -> Result<bool, Errno> {
             // There is no event of this number: a kernel that knows the link looks for it.
             expect(
                 Errno::EBADF,
-                bpf::link_create(
-                    program.as_fd(),
-                    u32::MAX,
-                    attach_type::PERF_EVENT,
-                    0,
-                    &bpf::LinkTarget::Plain,
-                ),
+                bpf::link_create(program.as_fd(), u32::MAX, attach_type::PERF_EVENT, 0, &bpf::LinkTarget::Plain),
             )
         }
         Feature::BpfCookie => loaded(load(new(TRACEPOINT), &[call(GET_ATTACH_COOKIE), EXIT])),
         // The helper came with the accounting, which shows nowhere else; libbpf looks for the same.
-        Feature::MemcgAccount => {
-            loaded(load(new(SOCKET_FILTER), &[call(KTIME_GET_COARSE_NS), EXIT]))
-        }
+        Feature::MemcgAccount => loaded(load(new(SOCKET_FILTER), &[call(KTIME_GET_COARSE_NS), EXIT])),
         Feature::LogTrueSize => log_true_size(memlock),
         Feature::KprobeMulti => {
-            let program = load(
-                ProgramSpec {
-                    expected_attach_type: attach_type::TRACE_KPROBE_MULTI,
-                    ..new(KPROBE)
-                },
-                &RETURN_0,
-            )?;
+            let program =
+                load(ProgramSpec { expected_attach_type: attach_type::TRACE_KPROBE_MULTI, ..new(KPROBE) }, &RETURN_0)?;
             // A kernel that knows the link looks for the function, which no kernel has.
             expect(
                 Errno::ESRCH,
@@ -120,9 +99,7 @@ pub(super) fn run(feature: Feature, memlock: Memlock) -> Result<bool, Errno> {
                     attach_type::TRACE_KPROBE_MULTI,
                     0,
                     &bpf::LinkTarget::KprobeMulti {
-                        functions: Functions::Symbols(&[CStrAddress::new(
-                            c"corelo_no_such_function",
-                        )]),
+                        functions: Functions::Symbols(&[CStrAddress::new(c"corelo_no_such_function")]),
                         cookies: &[],
                         flags: 0,
                     },
@@ -130,13 +107,8 @@ pub(super) fn run(feature: Feature, memlock: Memlock) -> Result<bool, Errno> {
             )
         }
         Feature::UprobeMulti => {
-            let program = load(
-                ProgramSpec {
-                    expected_attach_type: attach_type::TRACE_UPROBE_MULTI,
-                    ..new(KPROBE)
-                },
-                &RETURN_0,
-            )?;
+            let program =
+                load(ProgramSpec { expected_attach_type: attach_type::TRACE_UPROBE_MULTI, ..new(KPROBE) }, &RETURN_0)?;
             // A kernel that knows the link looks at the file, which is a directory.
             expect(
                 Errno::EBADF,
@@ -208,30 +180,16 @@ fn module_btf(memlock: Memlock) -> Result<bool, Errno> {
 /// Not by `load_program`, which leaves the name out where the kernel's version is too low for it.
 fn program_name(memlock: Memlock) -> Result<bool, Errno> {
     // So that the limit is raised where it has to be.
-    drop(program(
-        ProgramSpec::new(SOCKET_FILTER),
-        &RETURN_0,
-        memlock,
-    )?);
-    let load = bpf::ProgLoad {
-        name: maps::kernel_name(b"corelo_probe"),
-        ..socket_filter(&RETURN_0)
-    };
+    drop(program(ProgramSpec::new(SOCKET_FILTER), &RETURN_0, memlock)?);
+    let load = bpf::ProgLoad { name: maps::kernel_name(b"corelo_probe"), ..socket_filter(&RETURN_0) };
     bpf::prog_load(&load, &mut [], &mut 0).map(|_| true)
 }
 
 fn log_true_size(memlock: Memlock) -> Result<bool, Errno> {
-    drop(program(
-        ProgramSpec::new(SOCKET_FILTER),
-        &RETURN_0,
-        memlock,
-    )?);
+    drop(program(ProgramSpec::new(SOCKET_FILTER), &RETURN_0, memlock)?);
     let mut log = [0; 1024];
     let mut true_size = 0;
-    let load = bpf::ProgLoad {
-        log_level: 1,
-        ..socket_filter(&RETURN_0)
-    };
+    let load = bpf::ProgLoad { log_level: 1, ..socket_filter(&RETURN_0) };
     drop(bpf::prog_load(&load, &mut log, &mut true_size)?);
     Ok(true_size != 0)
 }

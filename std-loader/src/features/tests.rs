@@ -6,10 +6,7 @@ use crate::sys::bpf::cmd;
 use crate::sys::fake::{install, set_u32, some_fd, u32_at};
 
 /// Counts the calls that a probe makes of a kernel that answers all of them alike.
-fn ask(
-    feature: Feature,
-    answer: impl Fn(u32, &mut [u8]) -> Result<u32, Errno> + 'static,
-) -> (Support, usize) {
+fn ask(feature: Feature, answer: impl Fn(u32, &mut [u8]) -> Result<u32, Errno> + 'static) -> (Support, usize) {
     let calls = Rc::new(RefCell::new(0));
     let count = Rc::clone(&calls);
     let _guard = install(move |cmd, block| {
@@ -34,21 +31,12 @@ fn an_old_kernel_has_none() {
         assert_eq!(support, Support::Missing, "{feature:?}");
         assert!((1..=4).contains(&calls), "{feature:?}: {calls}");
     }
-    assert_eq!(
-        ask(Feature::Btf, |_, _| Err(Errno::ENOSYS)).0,
-        Support::Missing
-    );
+    assert_eq!(ask(Feature::Btf, |_, _| Err(Errno::ENOSYS)).0, Support::Missing);
 }
 
 #[test]
 fn case_34_a_refusal_is_not_an_old_kernel() {
-    for errno in [
-        Errno::EPERM,
-        Errno::ENOMEM,
-        Errno::EMFILE,
-        Errno::EAGAIN,
-        Errno(libc::ENFILE),
-    ] {
+    for errno in [Errno::EPERM, Errno::ENOMEM, Errno::EMFILE, Errno::EAGAIN, Errno(libc::ENFILE)] {
         for feature in Feature::ALL {
             let (support, _) = ask(*feature, move |_, _| Err(errno));
             assert_eq!(support, Support::Refused(errno), "{feature:?}");
@@ -60,10 +48,7 @@ fn case_34_a_refusal_is_not_an_old_kernel() {
 fn case_34_lockdown_hides_helpers() {
     let locked = || lockdown::Mode::Confidentiality;
     let open = || lockdown::Mode::Integrity;
-    assert_eq!(
-        verdict(Errno::EINVAL, locked),
-        Support::Refused(Errno::EINVAL)
-    );
+    assert_eq!(verdict(Errno::EINVAL, locked), Support::Refused(Errno::EINVAL));
     assert_eq!(verdict(Errno::EINVAL, open), Support::Missing);
     assert_eq!(verdict(Errno::EPERM, open), Support::Refused(Errno::EPERM));
 }
@@ -76,17 +61,12 @@ fn answers_that_tell() {
             _ => Err(answer),
         }
     };
-    for (feature, known) in [
-        (Feature::PerfLink, Errno::EBADF),
-        (Feature::UprobeMulti, Errno::EBADF),
-        (Feature::KprobeMulti, Errno::ESRCH),
-    ] {
+    for (feature, known) in
+        [(Feature::PerfLink, Errno::EBADF), (Feature::UprobeMulti, Errno::EBADF), (Feature::KprobeMulti, Errno::ESRCH)]
+    {
         assert_eq!(ask(feature, load_then(known)).0, Support::Present);
         assert_eq!(ask(feature, load_then(Errno::EINVAL)).0, Support::Missing);
-        assert_eq!(
-            ask(feature, load_then(Errno::EPERM)).0,
-            Support::Refused(Errno::EPERM)
-        );
+        assert_eq!(ask(feature, load_then(Errno::EPERM)).0, Support::Refused(Errno::EPERM));
     }
     let size = |size| {
         move |_, block: &mut [u8]| {
@@ -109,11 +89,7 @@ fn what_btf_has_to_do_without() {
         let newer = super::btf::blob(Feature::BtfEnum64).unwrap();
         let first = [&known, &newer].map(|blob| blob.as_bytes().len());
         assert!(address != 0);
-        Some(if first.contains(&size) {
-            Err(Errno::EINVAL)
-        } else {
-            Ok(some_fd())
-        })
+        Some(if first.contains(&size) { Err(Errno::EINVAL) } else { Ok(some_fd()) })
     });
     let there = Features::default().btf_features().unwrap();
     for (feature, bit) in BTF_FEATURES {
@@ -129,10 +105,7 @@ fn no_btf_at_all() {
         assert_eq!(Features::default().btf_features(), None);
     }
     let _guard = install(|_, _| Some(Err(Errno::EPERM)));
-    assert_eq!(
-        Features::default().btf_features(),
-        Some(KernelBtfFeatures::ALL)
-    );
+    assert_eq!(Features::default().btf_features(), Some(KernelBtfFeatures::ALL));
 }
 
 #[test]

@@ -44,10 +44,7 @@ fn case_27_numbers_and_their_ranges() {
     assert_eq!(one(UNSIGNED, b"0xdeadBEEF"), Ok(0xdead_beefu32.to_ne_bytes()));
     assert_eq!(one(UNSIGNED, b"0"), Ok(0u32.to_ne_bytes()));
     assert_eq!(one(UNSIGNED, b"010"), Ok(8u32.to_ne_bytes()));
-    assert_eq!(
-        one(UNSIGNED, b"0xffffffffffffffff"),
-        Ok(u64::MAX.to_ne_bytes())
-    );
+    assert_eq!(one(UNSIGNED, b"0xffffffffffffffff"), Ok(u64::MAX.to_ne_bytes()));
     for (text, signed, unsigned) in [
         (&b"127"[..], true, true),
         (b"128", false, true),
@@ -72,9 +69,7 @@ fn case_27_numbers_and_their_ranges() {
     assert_eq!(one::<1>(BOOL, b"2"), Err(ValueError::OutOfRange));
     assert_eq!(one::<4>(TRISTATE, b"1"), Err(ValueError::NumberIntoOther));
     assert_eq!(one::<4>(CHARS, b"1"), Err(ValueError::NumberIntoOther));
-    for text in [
-        &b""[..], b"-", b"--5", b"+-5", b"0x", b"0x-1", b"12a", b"09", b"yes", b"\xff", b"1 2",
-    ] {
+    for text in [&b""[..], b"-", b"--5", b"+-5", b"0x", b"0x-1", b"12a", b"09", b"yes", b"\xff", b"1 2"] {
         assert_eq!(one::<4>(SIGNED, text), Err(ValueError::Malformed), "{text:?}");
     }
 }
@@ -123,12 +118,7 @@ fn config(each: &mut dyn FnMut(&[u8], &[u8])) -> Result<Option<ConfigFile>, Text
     Ok(Some(ConfigFile::Boot))
 }
 
-fn fill_one(
-    name: &[u8],
-    ty: Option<KconfigType>,
-    is_weak: bool,
-    source: Box<Source<'_>>,
-) -> Result<u32, KconfigError> {
+fn fill_one(name: &[u8], ty: Option<KconfigType>, is_weak: bool, source: Box<Source<'_>>) -> Result<u32, KconfigError> {
     let mut value = [0xaa; 4];
     let len = match ty {
         Some(KconfigType::Bool) => 1,
@@ -145,11 +135,7 @@ fn fill_one(
 fn case_27_made_up_externs_need_no_file() {
     let mut values = [[0xaau8; 4]; 4];
     let [version, cookie, wrapper, later] = &mut values;
-    let wanted = |name, is_weak| Wanted {
-        name,
-        ty: SIGNED,
-        is_weak,
-    };
+    let wanted = |name, is_weak| Wanted { name, ty: SIGNED, is_weak };
     let mut list = [
         (wanted(b"LINUX_KERNEL_VERSION", false), &mut version[..]),
         (wanted(b"LINUX_HAS_BPF_COOKIE", false), &mut cookie[..]),
@@ -157,24 +143,15 @@ fn case_27_made_up_externs_need_no_file() {
         (wanted(b"LINUX_HAS_WHAT_COMES", true), &mut later[..]),
     ];
     fill_from(&mut list[..], &Fake, |_| panic!("no file is needed")).unwrap();
-    assert_eq!(
-        values.map(u32::from_ne_bytes),
-        [(6 << 16) + (1 << 8) + 7, 1, 0, 0]
-    );
+    assert_eq!(values.map(u32::from_ne_bytes), [(6 << 16) + (1 << 8) + 7, 1, 0, 0]);
     assert_eq!(
         fill_one(b"LINUX_HAS_WHAT_COMES", SIGNED, false, Box::new(no_file)),
         Err(KconfigError::UnknownName { index: 0 })
     );
-    assert_eq!(
-        fill_one(b"HZ", SIGNED, true, Box::new(no_file)),
-        Err(KconfigError::UnknownName { index: 0 })
-    );
+    assert_eq!(fill_one(b"HZ", SIGNED, true, Box::new(no_file)), Err(KconfigError::UnknownName { index: 0 }));
     assert_eq!(
         fill_one(b"LINUX_KERNEL_VERSION", BOOL, false, Box::new(no_file)),
-        Err(KconfigError::Value {
-            index: 0,
-            error: ValueError::OutOfRange
-        })
+        Err(KconfigError::Value { index: 0, error: ValueError::OutOfRange })
     );
 }
 
@@ -185,21 +162,12 @@ fn case_27_strong_and_weak() {
     assert_eq!(get(b"CONFIG_EXT4_FS", TRISTATE, false), Ok(2));
     assert_eq!(
         get(b"CONFIG_EXT4_FS", BOOL, true),
-        Err(KconfigError::Value {
-            index: 0,
-            error: ValueError::ModuleIntoBool
-        })
+        Err(KconfigError::Value { index: 0, error: ValueError::ModuleIntoBool })
     );
     assert_eq!(get(b"CONFIG_ABSENT", SIGNED, true), Ok(0));
-    assert_eq!(
-        get(b"CONFIG_ABSENT", SIGNED, false),
-        Err(KconfigError::Missing { index: 0 })
-    );
+    assert_eq!(get(b"CONFIG_ABSENT", SIGNED, false), Err(KconfigError::Missing { index: 0 }));
     assert_eq!(fill_one(b"CONFIG_HZ", SIGNED, true, Box::new(no_file)), Ok(0));
-    assert_eq!(
-        fill_one(b"CONFIG_HZ", SIGNED, false, Box::new(no_file)),
-        Err(KconfigError::NoConfig { index: 0 })
-    );
+    assert_eq!(fill_one(b"CONFIG_HZ", SIGNED, false, Box::new(no_file)), Err(KconfigError::NoConfig { index: 0 }));
 }
 
 fn file(bytes: &[u8]) -> OwnedFd {
@@ -215,10 +183,8 @@ fn long_config() -> (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>) {
     let (mut text, mut want) = (Vec::new(), Vec::new());
     text.extend(b"#\n# Linux\n#\n# CONFIG_UNSET is not set\n\n");
     for number in 0u64..60_000 {
-        let (name, value) = (
-            format!("CONFIG_VALUE_{number}"),
-            format!("{:#x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-        );
+        let (name, value) =
+            (format!("CONFIG_VALUE_{number}"), format!("{:#x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         writeln!(text, "{name}={value}").unwrap();
         want.push((name.into_bytes(), value.into_bytes()));
     }
@@ -255,8 +221,5 @@ fn plain_and_compressed_text_are_the_same() {
             assert_eq!(cut.err(), Some(TextError::Gzip), "cut at {len}");
         }
     }
-    assert_eq!(
-        collect(|each| text::gzip(file(&text), each)).err(),
-        Some(TextError::Gzip)
-    );
+    assert_eq!(collect(|each| text::gzip(file(&text), each)).err(), Some(TextError::Gzip));
 }

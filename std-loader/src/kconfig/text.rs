@@ -74,8 +74,7 @@ pub fn each(each: &mut dyn FnMut(&[u8], &[u8])) -> Result<Option<ConfigFile>, Te
     }
     let uname = rustix::system::uname();
     let release = uname.release().to_str().unwrap_or_default();
-    let path = CPath::format(format_args!("/boot/config-{release}"))
-        .map_err(read(ConfigFile::Boot))?;
+    let path = CPath::format(format_args!("/boot/config-{release}")).map_err(read(ConfigFile::Boot))?;
     match files::open(path.as_c_str(), OFlags::RDONLY) {
         Ok(fd) => plain(fd, each).map_err(read(ConfigFile::Boot))?,
         Err(Errno::ENOENT) => return Ok(None),
@@ -136,12 +135,8 @@ impl Input {
     fn piece(&mut self) -> Result<&[u8], TextError> {
         if self.at == self.len {
             self.at = 0;
-            self.len = files::read_full(&self.fd, &mut self.buffer).map_err(|errno| {
-                TextError::Read {
-                    file: ConfigFile::Proc,
-                    errno,
-                }
-            })?;
+            self.len = files::read_full(&self.fd, &mut self.buffer)
+                .map_err(|errno| TextError::Read { file: ConfigFile::Proc, errno })?;
         }
         Ok(&self.buffer[self.at..self.len])
     }
@@ -185,12 +180,7 @@ impl Input {
 /// Inflates through a window of 32 KiB, which is all that deflate ever looks back. The checksum at the end is not compared:
 /// the kernel made the file for this read.
 pub(super) fn gzip(fd: OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), TextError> {
-    let mut input = Input {
-        fd,
-        buffer: [0; 4096],
-        at: 0,
-        len: 0,
-    };
+    let mut input = Input { fd, buffer: [0; 4096], at: 0, len: 0 };
     input.skip_header()?;
     let mut window = AnonMap::new(TINFL_LZ_DICT_SIZE).map_err(TextError::Memory)?;
     let mut inflate = DecompressorOxide::new();
@@ -198,11 +188,7 @@ pub(super) fn gzip(fd: OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<()
     let mut at = 0;
     loop {
         let piece = input.piece()?;
-        let flags = if piece.is_empty() {
-            0
-        } else {
-            TINFL_FLAG_HAS_MORE_INPUT
-        };
+        let flags = if piece.is_empty() { 0 } else { TINFL_FLAG_HAS_MORE_INPUT };
         let (status, taken, made) = decompress(&mut inflate, piece, &mut window, at, flags);
         input.at += taken;
         push(&mut lines, &window[at..at + made], each);

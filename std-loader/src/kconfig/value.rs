@@ -101,11 +101,7 @@ fn write_string(ty: KconfigType, text: &[u8], out: &mut [u8]) -> Result<(), Valu
 }
 
 /// Writes a number, which is what the made-up externs have; negative ones are in two's complement.
-pub(super) fn write_number(
-    ty: Option<KconfigType>,
-    value: u64,
-    out: &mut [u8],
-) -> Result<(), ValueError> {
+pub(super) fn write_number(ty: Option<KconfigType>, value: u64, out: &mut [u8]) -> Result<(), ValueError> {
     let is_signed = match ty.ok_or(ValueError::UnknownType)? {
         KconfigType::Bool if value > 1 => return Err(ValueError::OutOfRange),
         KconfigType::Bool => false,
@@ -159,9 +155,7 @@ fn number(text: &[u8]) -> Result<u64, ValueError> {
         Ok(value) if negative && value > 1 << 63 => Err(ValueError::OutOfRange),
         Ok(value) if negative => Ok(value.wrapping_neg()),
         Ok(value) => Ok(value),
-        Err(error) if *error.kind() == core::num::IntErrorKind::PosOverflow => {
-            Err(ValueError::OutOfRange)
-        }
+        Err(error) if *error.kind() == core::num::IntErrorKind::PosOverflow => Err(ValueError::OutOfRange),
         Err(_) => Err(ValueError::Malformed),
     }
 }

@@ -71,17 +71,9 @@ pub fn find_file(name: &Path) -> Result<FoundFile, Errno> {
 
 fn search(name: &[u8], list: Option<&[u8]>, is_library: bool) -> Result<FoundFile, Errno> {
     let given = list.unwrap_or_default().split(|byte| *byte == b':');
-    let system: &[&str] = if is_library {
-        &["/usr/lib64", "/usr/lib"]
-    } else {
-        &["/usr/bin", "/usr/sbin"]
-    };
+    let system: &[&str] = if is_library { &["/usr/lib64", "/usr/lib"] } else { &["/usr/bin", "/usr/sbin"] };
     let system = system.iter().map(|directory| directory.as_bytes());
-    let access = if is_library {
-        Access::READ_OK
-    } else {
-        Access::READ_OK | Access::EXEC_OK
-    };
+    let access = if is_library { Access::READ_OK } else { Access::READ_OK | Access::EXEC_OK };
     for directory in given.chain(system).filter(|directory| !directory.is_empty()) {
         if let Some(file) = file_in(&[directory, b"/", name], access)? {
             return Ok(file);
@@ -108,9 +100,8 @@ fn file_in(parts: &[&[u8]], access: Access) -> Result<Option<FoundFile>, Errno> 
 }
 
 fn is_directory(path: &CPath) -> bool {
-    rustix::fs::stat(path.as_c_str()).is_ok_and(|stat| {
-        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory
-    })
+    rustix::fs::stat(path.as_c_str())
+        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory)
 }
 
 #[cfg(test)]
@@ -123,14 +114,8 @@ mod tests {
         let found = find_file(Path::new("./no/such")).unwrap();
         assert_eq!(found.as_path(), Path::new("./no/such"));
         assert_eq!(find_file(Path::new("")).err(), Some(Errno::ENOENT));
-        assert_eq!(
-            find_file(Path::new("corelo-no-such-program")).err(),
-            Some(Errno::ENOENT)
-        );
-        assert_eq!(
-            find_file(Path::new("libcorelo-no-such.so.1")).err(),
-            Some(Errno::ENOENT)
-        );
+        assert_eq!(find_file(Path::new("corelo-no-such-program")).err(), Some(Errno::ENOENT));
+        assert_eq!(find_file(Path::new("libcorelo-no-such.so.1")).err(), Some(Errno::ENOENT));
     }
 
     #[test]

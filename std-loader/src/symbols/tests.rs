@@ -17,13 +17,7 @@ const WEAK_FUNC: u8 = 2 << 4 | 2;
 const OBJECT: u8 = 1 << 4 | 1;
 
 const fn sym(name: &'static str, value: u64) -> Sym {
-    Sym {
-        name,
-        value,
-        info: FUNC,
-        section: 1,
-        version: 1,
-    }
+    Sym { name, value, info: FUNC, section: 1, version: 1 }
 }
 
 struct Build {
@@ -155,14 +149,7 @@ fn both_classes_and_orders() {
                 let mut many: Vec<Sym> = (0..400).map(|n| sym("other", 0x40_0000 + n)).collect();
                 many.push(sym("the_one", 0x40_0123));
                 many.push(sym("the_one_more", 0x40_0200));
-                let build = Build {
-                    wide,
-                    big,
-                    e_type,
-                    dynamic: Vec::new(),
-                    full: many,
-                    versions: false,
-                };
+                let build = Build { wide, big, e_type, dynamic: Vec::new(), full: many, versions: false };
                 assert_eq!(build.find("the_one"), Ok(0x1123));
                 assert_eq!(build.find("the_one_more"), Ok(0x1200));
                 assert_eq!(build.find("the_on"), Err(SymbolError::Missing));
@@ -174,54 +161,33 @@ fn both_classes_and_orders() {
 
 #[test]
 fn what_has_no_offset() {
-    let data = Sym {
-        info: OBJECT,
-        ..sym("data", 0x40_0010)
-    };
-    let undefined = Sym {
-        section: 0,
-        ..sym("undefined", 0)
-    };
-    let build = library(
-        &[data, undefined, sym("below", 0x3f_ffff), sym("bss", 0x40_0800)],
-        &[],
-    );
+    let data = Sym { info: OBJECT, ..sym("data", 0x40_0010) };
+    let undefined = Sym { section: 0, ..sym("undefined", 0) };
+    let build = library(&[data, undefined, sym("below", 0x3f_ffff), sym("bss", 0x40_0800)], &[]);
     assert_eq!(build.find("data"), Err(SymbolError::Missing));
     assert_eq!(build.find("undefined"), Err(SymbolError::Missing));
     for (name, address) in [("below", 0x3f_ffff), ("bss", 0x40_0800)] {
         assert_eq!(build.find(name), Err(SymbolError::NotInFile { address }));
     }
     assert_eq!(library(&[], &[]).find("x"), Err(SymbolError::NoSymbols));
-    let object = Build {
-        e_type: abi::ET_REL,
-        ..library(&[sym("f", 0x40_0000)], &[])
-    };
+    let object = Build { e_type: abi::ET_REL, ..library(&[sym("f", 0x40_0000)], &[]) };
     assert_eq!(object.find("f"), Err(SymbolError::NotLoadable));
     for text in [&b""[..], b"\x7fEL", b"#!/bin/sh\n"] {
         assert_eq!(find(text, "f"), Err(SymbolError::NotElf));
     }
-    assert_eq!(
-        function_offset(Path::new("/nonexistent/x"), "f"),
-        Err(SymbolError::Open(Errno::ENOENT))
-    );
+    assert_eq!(function_offset(Path::new("/nonexistent/x"), "f"), Err(SymbolError::Open(Errno::ENOENT)));
 }
 
 #[test]
 fn dynamic_symbols_go_first() {
-    let build = library(
-        &[sym("shared", 0x40_0010)],
-        &[sym("shared", 0x40_0020), sym("private", 0x40_0030)],
-    );
+    let build = library(&[sym("shared", 0x40_0010)], &[sym("shared", 0x40_0020), sym("private", 0x40_0030)]);
     assert_eq!(build.find("shared"), Ok(0x1010));
     assert_eq!(build.find("private"), Ok(0x1030));
 }
 
 #[test]
 fn weak_symbols_give_way() {
-    let weak = |value| Sym {
-        info: WEAK_FUNC,
-        ..sym("f", value)
-    };
+    let weak = |value| Sym { info: WEAK_FUNC, ..sym("f", value) };
     let strong = |value| sym("f", value);
     let find = |symbols: &[Sym]| library(symbols, &[]).find("f");
     assert_eq!(find(&[weak(0x40_0001), strong(0x40_0002)]), Ok(0x1002));
@@ -230,28 +196,19 @@ fn weak_symbols_give_way() {
     assert_eq!(find(&[strong(0x40_0002), strong(0x40_0002)]), Ok(0x1002));
     assert_eq!(
         find(&[strong(0x40_0001), strong(0x40_0002)]),
-        Err(SymbolError::Ambiguous {
-            first: 0x1001,
-            second: 0x1002
-        })
+        Err(SymbolError::Ambiguous { first: 0x1001, second: 0x1002 })
     );
 }
 
 #[test]
 fn versions_of_a_library() {
-    let versioned = |value, version| Sym {
-        version,
-        ..sym("f", value)
-    };
+    let versioned = |value, version| Sym { version, ..sym("f", value) };
     for (wide, big) in [(true, false), (false, false), (true, true), (false, true)] {
         let build = Build {
             versions: true,
             wide,
             big,
-            ..library(
-                &[versioned(0x40_0001, 0x8002), versioned(0x40_0002, 3), sym("g", 0x40_0003)],
-                &[],
-            )
+            ..library(&[versioned(0x40_0001, 0x8002), versioned(0x40_0002, 3), sym("g", 0x40_0003)], &[])
         };
         assert_eq!(build.find("f"), Ok(0x1002));
         assert_eq!(build.find("f@LIB_1.0"), Ok(0x1001));
@@ -263,10 +220,7 @@ fn versions_of_a_library() {
         }
     }
     // The full table has them in the names.
-    let build = library(
-        &[],
-        &[sym("f@LIB_1.0", 0x40_0001), sym("f@@LIB_2.0", 0x40_0002), sym("h", 0x40_0003)],
-    );
+    let build = library(&[], &[sym("f@LIB_1.0", 0x40_0001), sym("f@@LIB_2.0", 0x40_0002), sym("h", 0x40_0003)]);
     assert_eq!(build.find("f"), Ok(0x1002));
     assert_eq!(build.find("f@LIB_1.0"), Ok(0x1001));
     assert_eq!(build.find("f@LIB_2.0"), Ok(0x1002));
@@ -275,19 +229,12 @@ fn versions_of_a_library() {
 
 #[test]
 fn cut_and_bent_files_give_errors() {
-    let bytes = Build {
-        versions: true,
-        ..library(&[sym("f", 0x40_0001), sym("g", 0x40_0002)], &[])
-    }
-    .build();
+    let bytes = Build { versions: true, ..library(&[sym("f", 0x40_0001), sym("g", 0x40_0002)], &[]) }.build();
     assert_eq!(find(&bytes, "g"), Ok(0x1002));
     for len in 4..bytes.len() {
         // Where nothing but unread bytes is cut off, the answer stays.
         let answer = find(&bytes[..len], "g");
-        assert!(
-            matches!(answer, Ok(0x1002) | Err(SymbolError::Damaged)),
-            "cut at {len}: {answer:?}"
-        );
+        assert!(matches!(answer, Ok(0x1002) | Err(SymbolError::Damaged)), "cut at {len}: {answer:?}");
     }
     for at in 4..bytes.len() {
         let mut bent = bytes.clone();
@@ -306,8 +253,5 @@ fn the_c_library_has_its_own_functions() {
     };
     let offset = function_offset(file.as_path(), "malloc").unwrap();
     assert!(offset > 0);
-    assert_eq!(
-        function_offset(file.as_path(), "corelo_no_such_function"),
-        Err(SymbolError::Missing)
-    );
+    assert_eq!(function_offset(file.as_path(), "corelo_no_such_function"), Err(SymbolError::Missing));
 }

@@ -24,8 +24,7 @@ struct Definitions {
 impl<'f> Versions<'f> {
     /// `None` where the file has no versions.
     pub(super) fn of(file: &'f File) -> Result<Option<Versions<'f>>, SymbolError> {
-        let find =
-            |section_type| file.find_section(|section| section.sh_type == section_type);
+        let find = |section_type| file.find_section(|section| section.sh_type == section_type);
         let Some(numbers) = find(abi::SHT_GNU_VERSYM)? else {
             return Ok(None);
         };
@@ -40,11 +39,7 @@ impl<'f> Versions<'f> {
                 })
             }
         };
-        Ok(Some(Versions {
-            file,
-            numbers,
-            definitions,
-        }))
+        Ok(Some(Versions { file, numbers, definitions }))
     }
 
     /// The version's number of a dynamic symbol, and whether it is not the default one.
@@ -59,13 +54,8 @@ impl<'f> Versions<'f> {
             return Ok(false);
         };
         let header = &self.file.header;
-        let iter: VerDefIterator<'_, AnyEndian> = VerDefIterator::new(
-            header.endianness,
-            header.class,
-            definitions.count,
-            0,
-            &definitions.bytes,
-        );
+        let iter: VerDefIterator<'_, AnyEndian> =
+            VerDefIterator::new(header.endianness, header.class, definitions.count, 0, &definitions.bytes);
         for (definition, mut names) in iter {
             if definition.vd_ndx != number {
                 continue;
@@ -76,9 +66,7 @@ impl<'f> Versions<'f> {
                 .ok()
                 .and_then(|at| definitions.names.get(at..))
                 .ok_or(SymbolError::Damaged)?;
-            return Ok(text
-                .strip_prefix(name)
-                .is_some_and(|rest| rest.first() == Some(&0)));
+            return Ok(text.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0)));
         }
         Ok(false)
     }

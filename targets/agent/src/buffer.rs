@@ -1,7 +1,7 @@
 //! The arena's buffer: as large as the user says, else grown until the job fits.
 
 use bumpalo::Bump;
-use zerocopy::IntoBytes;
+use corelo_loader::bump;
 
 use crate::failure::Failure;
 
@@ -19,11 +19,8 @@ pub(crate) fn with_buffer<T>(
     let mut size = bytes.unwrap_or(START);
     loop {
         let bump = Bump::new();
-        // Words, so that the buffer is aligned and not a byte of it is lost.
-        let words = bump
-            .try_alloc_slice_fill_copy(size.div_ceil(8), 0u64)
-            .map_err(|_| Failure::Job(format!("no memory for an arena of {size} bytes")))?;
-        match job(&mut words.as_mut_bytes()[..size]) {
+        let buffer = bump::buffer(&bump, size).map_err(|error| Failure::Job(error.to_string()))?;
+        match job(buffer) {
             Err(Failure::Arena(_)) if bytes.is_none() && size < LIMIT => size *= 2,
             result => return result,
         }

@@ -6,6 +6,7 @@
 //! prepare    object and kernel BTF, brought together in an arena
 //! buffer     the arena's buffer: as large as the user says, else grown until it fits
 //! failure    what ends a command early, and the exit code
+//! record     a record's bytes, field by field
 //! output     text and JSON on standard output
 //! ```
 
@@ -15,6 +16,7 @@ mod commands;
 mod failure;
 mod output;
 mod prepare;
+mod record;
 
 use std::process::ExitCode;
 
