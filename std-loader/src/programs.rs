@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn case_30_enospc_for_ever_and_efault_for_ever_end() {
-        let mut log = GrowingLog::new(256, usize::MAX >> 20);
+        let mut log = GrowingLog::new(256, 1 << 20);
         let (result, calls) = load(spec(), &mut log, |call, _| {
             Err(if call == 1 {
                 Errno::EACCES

@@ -11,10 +11,13 @@ use corelo_core::btf::{TypeId, Types};
 use corelo_core::insn::POISON_HELPER;
 use corelo_core::link::{LinkCause, LinkError, Placement};
 use corelo_core::object::{Object, ObjectError};
-use corelo_core::prepare::{Plan, Prepared, Question, Relocation, RelocationError};
+use corelo_core::prepare::{AttachTarget, Plan, Prepared, Question, Relocation, RelocationError};
 use corelo_core::relo::format::{LocalSpec, TypeName};
 use corelo_core::relo::resolve::{VMLINUX, Verdict};
 use corelo_core::relo::trial::{Trial, try_candidate};
+
+use crate::load::LoadError;
+use crate::sys::Errno;
 
 /// Bytes as text: what is not UTF-8 as U+FFFD, control characters escaped, so that a message stays one line.
 #[derive(Clone, Copy, Debug)]
@@ -314,6 +317,98 @@ impl fmt::Display for LinkReport<'_, '_> {
     }
 }
 
+/// A [`LoadError`] with the names of what it numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadReport<'r, 'a> {
+    /// The object.
+    pub prepared: &'r Prepared<'a>,
+    /// What went wrong.
+    pub error: LoadError,
+}
+
+impl LoadReport<'_, '_> {
+    fn write_map(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
+        let name = self.prepared.maps().get(number).map_or(&[][..], |map| self.prepared.map_name(map));
+        write!(f, "map {}: ", Name(name))
+    }
+
+    fn write_program(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
+        let Some(function) = self.prepared.declared().functions().get(number) else { return Ok(()) };
+        let section = self.prepared.section_name(function);
+        write!(f, "program {} (section {}): ", Name(self.prepared.function_name(function)), Name(section))
+    }
+}
+
+impl fmt::Display for LoadReport<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.error {
+            LoadError::MapCreate { map, errno } => {
+                self.write_map(f, map)?;
+                write!(f, "the kernel refuses to create it: {errno}")?;
+                write_privileges(f, errno)
+            }
+            LoadError::Pin { map, error } => {
+                self.write_map(f, map)?;
+                error.fmt(f)
+            }
+            LoadError::MapFill { map, errno } => {
+                self.write_map(f, map)?;
+                write!(f, "its contents cannot be written: {errno}")
+            }
+            LoadError::Extern { number, error } => {
+                let ext = self.prepared.declared().externs().get(number);
+                let name = ext.map_or(&[][..], |ext| self.prepared.object().symbol_name(ext.symbol()));
+                write!(f, "extern {}: {error}", Name(name))
+            }
+            LoadError::Link { function, error } => {
+                LinkReport { prepared: self.prepared, program: function, error }.fmt(f)
+            }
+            LoadError::UnknownSection { function } => {
+                self.write_program(f, function)?;
+                f.write_str("its section is not that of any program type")
+            }
+            LoadError::MissingTarget { function } => {
+                self.write_program(f, function)?;
+                f.write_str("the kernel lacks ")?;
+                match self.prepared.attach_target(function) {
+                    AttachTarget::Missing(wanted) => {
+                        write!(f, "{}{}", Name(wanted.prefix.bytes()), Name(wanted.name))
+                    }
+                    _ => f.write_str("what it is to be attached to"),
+                }
+            }
+            LoadError::Program { function, failure } => {
+                self.write_program(f, function)?;
+                failure.fmt(f)?;
+                write_privileges(f, failure.errno)
+            }
+            error => error.fmt(f),
+        }
+    }
+}
+
+fn write_privileges(f: &mut fmt::Formatter<'_>, errno: Errno) -> fmt::Result {
+    if errno == Errno::EPERM {
+        f.write_str(": run as root, or with CAP_BPF and CAP_PERFMON")
+    } else {
+        Ok(())
+    }
+}
+
+/// The last line of a verifier log that says what is wrong: statistics and empty lines are left out.
+#[must_use]
+pub fn verdict_line(log: &[u8]) -> &[u8] {
+    let lines = log.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let said = lines.filter(|line| {
+        !line.is_empty()
+            && !line.starts_with(b"processed ")
+            && !line.starts_with(b"verification time ")
+            && !line.starts_with(b"stack depth ")
+            && !line.starts_with(b"insns_idx ")
+    });
+    said.last().unwrap_or_default()
+}
+
 /// The kernel's BTF is needed and there is none: which relocation or target needs it, on which kernel, and the ways out.
 #[derive(Clone, Copy, Debug)]
 pub struct NoKernelBtf<'r, 'a, E> {
@@ -457,6 +552,13 @@ mod tests {
     #[test]
     fn the_text_that_is_looked_for_is_the_poison_helper() {
         assert_eq!(POISON_HELPER.to_string(), "195896080");
+    }
+
+    #[test]
+    fn the_verdict_is_the_last_line_that_says_something() {
+        let log = b"0: (b7) r0 = 0\nR1 !read_ok\nverification time 40 usec\nstack depth 0\nprocessed 1 insns (limit)\n\n";
+        assert_eq!(verdict_line(log), b"R1 !read_ok");
+        assert_eq!(verdict_line(b""), b"");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! | [`btf_builder`] | raw BTF, in every header form and with hostile values |
 //! | [`btf_ext_builder`] | `.BTF.ext` with records of any size |
 //! | [`insn`] | BPF instructions to write by hand |
+//! | [`interp`] | an interpreter for linked fixtures |
 //! | [`elf_builder`] | ELF64 relocatable files |
 //! | [`object_builder`] | a BPF object out of the above |
 //! | [`elf_reader`] | sections and symbols of an object |
@@ -26,6 +27,7 @@ pub mod elf_reader;
 pub mod endian;
 pub mod fixtures;
 pub mod insn;
+pub mod interp;
 pub mod kernel;
 #[cfg(feature = "libbpf")]
 pub mod libbpf;

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::index::Types;
 use super::info::{Info, Kind};
 use super::strings::essential;
-use super::{Btf, BtfError, TypeId};
+use super::{Btf, BtfError, FIXED, TypeId};
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::bytes::{Bytes, Endian};
 
@@ -306,6 +306,22 @@ const LONG_NAMES: [&[u8]; 11] = [
     b"int long unsigned",
 ];
 
+/// What the walk does with a type of one kind: its length, and whether to look closer.
+#[derive(Clone, Copy)]
+struct Step {
+    fixed: u16,
+    each: u8,
+    flags: u8,
+}
+
+/// Some query wants types of this kind.
+const STEP_ASKED: u8 = 1;
+/// It may be the long integer type.
+const STEP_LONG: u8 = 2;
+/// Nobody knows how long it is.
+const STEP_UNKNOWN: u8 = 4;
+const UNKNOWN_STEP: Step = Step { fixed: 0, each: 0, flags: STEP_UNKNOWN };
+
 struct Pass<'p, 'q, 'a> {
     questions: &'p Questions<'q>,
     btf: Btf<'a>,
@@ -319,45 +335,67 @@ struct Pass<'p, 'q, 'a> {
 
 impl Pass<'_, '_, '_> {
     /// Returns how many types there are.
+    ///
+    /// This is the loop that everything waits for: a hundred thousand rounds, so each does no more than find out how
+    /// long the type is and whether it is of a kind that is asked for.
     fn walk<const BIG: bool>(&mut self, stride: u32) -> Result<u32, BtfError> {
-        // A constant byte order lets the compiler leave the swaps out of the loop.
-        let types = Bytes::new(self.btf.types.data(), if BIG { Endian::Big } else { Endian::Little });
-        let asked = self.questions.kinds;
-        let seeks_pointer_size = self.base.is_none();
-        let mut kinds = if seeks_pointer_size { asked | 1 << Kind::Int.number() } else { asked };
-        let mut until_entry = 0;
-        let mut offset = 0;
+        // A constant byte order lets the compiler leave the swaps out.
+        let endian = if BIG { Endian::Big } else { Endian::Little };
+        let all = self.btf.types.data();
+        let mut steps = self.steps();
+        let mut rest = all;
         let mut count = 0u32;
-        while offset < types.len() {
-            if until_entry == 0 {
-                until_entry = stride;
-                self.push_index(offset as u32)?;
-            }
-            until_entry -= 1;
-            let id = self.btf.first_id.wrapping_add(count);
-            let Some([name_off, info, size]) = types.u32x3(offset) else {
-                return Err(BtfError::TypeTruncated { id: TypeId(id), offset: offset as u32 });
-            };
-            let number = Info(info).kind_number();
-            if number < 32 && kinds & (1 << number) != 0 && name_off != 0 {
-                if seeks_pointer_size && self.pointer_size.is_none() && number == Kind::Int.number() {
-                    self.note_long(name_off, size);
-                    if self.pointer_size.is_some() {
-                        kinds = asked;
+        while !rest.is_empty() {
+            self.push_index(all.len().wrapping_sub(rest.len()) as u32)?;
+            for _ in 0..stride {
+                let Some([name_off, info, size]) = Bytes::new(rest, endian).u32x3(0) else { break };
+                let info = Info(info);
+                let number = info.kind_number();
+                let step = steps.get(usize::from(number)).copied().unwrap_or(UNKNOWN_STEP);
+                if step.flags != 0 {
+                    let id = self.btf.first_id.wrapping_add(count);
+                    if step.flags & STEP_UNKNOWN != 0 {
+                        let offset = all.len().wrapping_sub(rest.len()) as u32;
+                        return Err(BtfError::UnknownKind { id: TypeId(id), offset, kind: number });
+                    }
+                    if step.flags & STEP_LONG != 0 && self.note_long(name_off, size) {
+                        steps = self.steps();
+                    }
+                    if step.flags & STEP_ASKED != 0 && name_off != 0 {
+                        self.test(name_off, id, number)?;
                     }
                 }
-                if asked & (1 << number) != 0 {
-                    self.test(name_off, id, number)?;
+                let len = usize::from(step.fixed).wrapping_add(usize::from(step.each).wrapping_mul(info.vlen() as usize));
+                let Some(next) = rest.get(len..) else { break };
+                rest = next;
+                count = count.wrapping_add(1);
+                if rest.is_empty() {
+                    return Ok(count);
                 }
             }
-            offset = offset.wrapping_add(self.btf.record_len(info, offset, id)?);
-            count = count.wrapping_add(1);
-        }
-        if offset > types.len() {
-            let id = self.btf.first_id.wrapping_add(count).wrapping_sub(1);
-            return Err(BtfError::TypeTruncated { id: TypeId(id), offset: types.len() as u32 });
+            if !count.is_multiple_of(stride) {
+                let id = TypeId(self.btf.first_id.wrapping_add(count));
+                return Err(BtfError::TypeTruncated { id, offset: all.len().wrapping_sub(rest.len()) as u32 });
+            }
         }
         Ok(count)
+    }
+
+    /// What to do with types of each kind.
+    fn steps(&self) -> [Step; 128] {
+        let mut steps = [UNKNOWN_STEP; 128];
+        for (number, step) in (0u8..).zip(&mut steps) {
+            let Some(shape) = self.btf.shape(number) else { continue };
+            let is_asked = number < 32 && self.questions.kinds & (1 << number) != 0;
+            let seeks_long =
+                number == Kind::Int.number() && self.base.is_none() && self.pointer_size.is_none();
+            *step = Step {
+                fixed: (FIXED as u16).wrapping_add(u16::from(shape.once)),
+                each: shape.each,
+                flags: if is_asked { STEP_ASKED } else { 0 } | if seeks_long { STEP_LONG } else { 0 },
+            };
+        }
+        steps
     }
 
     #[inline]
@@ -400,13 +438,14 @@ impl Pass<'_, '_, '_> {
         Ok(())
     }
 
-    fn note_long(&mut self, name_off: u32, byte_size: u32) {
-        if !matches!(byte_size, 4 | 8) {
-            return;
-        }
-        if self.name(name_off).is_some_and(|name| LONG_NAMES.contains(&name)) {
+    /// Takes the size of the long integer type for that of a pointer; whether this was it.
+    fn note_long(&mut self, name_off: u32, byte_size: u32) -> bool {
+        let is_long = matches!(byte_size, 4 | 8)
+            && self.name(name_off).is_some_and(|name| LONG_NAMES.contains(&name));
+        if is_long {
             self.pointer_size = Some(byte_size as u8);
         }
+        is_long
     }
 
     fn full(&self, words: usize, part: Part) -> BtfError {

@@ -177,7 +177,7 @@ impl<'btf> Btf<'btf> {
     }
 
     #[inline]
-    fn shape(&self, kind: u8) -> Option<Shape> {
+    pub(crate) fn shape(&self, kind: u8) -> Option<Shape> {
         if kind < KNOWN_KINDS {
             return SHAPES.get(usize::from(kind)).copied();
         }

@@ -178,8 +178,10 @@ fn file(bytes: &[u8]) -> OwnedFd {
     file.into()
 }
 
+type NamesAndValues = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Two megabytes of configuration: more than one window and more than one buffer.
-fn long_config() -> (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>) {
+fn long_config() -> (Vec<u8>, NamesAndValues) {
     let (mut text, mut want) = (Vec::new(), Vec::new());
     text.extend(b"#\n# Linux\n#\n# CONFIG_UNSET is not set\n\n");
     for number in 0u64..60_000 {
@@ -195,7 +197,7 @@ fn long_config() -> (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>) {
 
 fn collect(
     read: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) -> Result<(), TextError>,
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TextError> {
+) -> Result<NamesAndValues, TextError> {
     let mut got = Vec::new();
     read(&mut |name, value| got.push((name.to_vec(), value.to_vec())))?;
     Ok(got)

@@ -31,27 +31,14 @@ pub(crate) struct Wide {
 
 impl Wide {
     /// For a field that is a u64 on every kernel.
-    pub(crate) const U64: Wide = if cfg!(target_endian = "big") {
-        Wide {
-            low: 4,
-            high: Some(0),
-        }
-    } else {
-        Wide {
-            low: 0,
-            high: Some(4),
-        }
-    };
+    pub(crate) const U64: Wide =
+        if cfg!(target_endian = "big") { Wide { low: 4, high: Some(0) } } else { Wide { low: 0, high: Some(4) } };
 
     const U32: Wide = Wide { low: 0, high: None };
 
     /// For an `unsigned long` of the running kernel.
     pub(crate) fn kernel_long() -> Wide {
-        if cfg!(target_pointer_width = "64") || kernel_is_64_bit() {
-            Wide::U64
-        } else {
-            Wide::U32
-        }
+        if cfg!(target_pointer_width = "64") || kernel_is_64_bit() { Wide::U64 } else { Wide::U32 }
     }
 }
 
@@ -71,17 +58,8 @@ fn machine_is_64_bit(machine: &[u8]) -> bool {
 pub(crate) struct Words(Region);
 
 impl Words {
-    pub(crate) fn new(
-        fd: BorrowedFd<'_>,
-        offset: usize,
-        len: usize,
-        writable: bool,
-    ) -> Result<Words, Errno> {
-        let prot = if writable {
-            ProtFlags::READ | ProtFlags::WRITE
-        } else {
-            ProtFlags::READ
-        };
+    pub(crate) fn new(fd: BorrowedFd<'_>, offset: usize, len: usize, writable: bool) -> Result<Words, Errno> {
+        let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         Region::file(fd, offset as u64, len, prot, MapFlags::SHARED).map(Words)
     }
 
@@ -101,9 +79,7 @@ impl Words {
 
     /// The whole position at `offset`, where nobody but us writes it.
     pub(crate) fn own(&self, offset: usize, wide: Wide) -> u64 {
-        let high = wide
-            .high
-            .map_or(0, |high| self.word(offset + high).load(Ordering::Relaxed));
+        let high = wide.high.map_or(0, |high| self.word(offset + high).load(Ordering::Relaxed));
         u64::from(high) << 32 | u64::from(self.low(offset, wide))
     }
 
@@ -111,13 +87,9 @@ impl Words {
     #[cfg(target_pointer_width = "64")]
     pub(crate) fn publish(&self, offset: usize, wide: Wide, position: u64) {
         debug_assert!(wide == Wide::U64 && offset.is_multiple_of(8));
-        assert!(
-            offset < self.0.len() && self.0.len() - offset >= 8,
-            "a word outside of the ring"
-        );
+        assert!(offset < self.0.len() && self.0.len() - offset >= 8, "a word outside of the ring");
         // SAFETY: inside the mapping and aligned, as in `word`.
-        let word =
-            unsafe { std::sync::atomic::AtomicU64::from_ptr(self.0.start().add(offset).cast()) };
+        let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(self.0.start().add(offset).cast()) };
         word.store(position, Ordering::Release);
     }
 
@@ -138,8 +110,7 @@ impl Words {
                 word.store(value, Ordering::Release);
             }
         }
-        self.word(offset + wide.low)
-            .store(position as u32, Ordering::Release);
+        self.word(offset + wide.low).store(position as u32, Ordering::Release);
     }
 
     /// Bytes of a record that the producer has let go of.
@@ -183,34 +154,19 @@ impl RingPages {
     /// Maps the ring buffer behind `fd`, of `size` bytes (a power of two, whole pages).
     pub(crate) fn new(fd: BorrowedFd<'_>, size: u32) -> Result<RingPages, Errno> {
         let page = page_size();
-        let len = (size as usize)
-            .checked_mul(2)
-            .and_then(|both| both.checked_add(page))
-            .ok_or(Errno::E2BIG)?;
+        let len = (size as usize).checked_mul(2).and_then(|both| both.checked_add(page)).ok_or(Errno::E2BIG)?;
         let consumer = Words::new(fd, 0, page, true)?;
         let producer = Words::new(fd, page, len, false)?;
         RingPages::from_parts(consumer, producer, size, Wide::kernel_long())
     }
 
-    fn from_parts(
-        consumer: Words,
-        producer: Words,
-        size: u32,
-        wide: Wide,
-    ) -> Result<RingPages, Errno> {
+    fn from_parts(consumer: Words, producer: Words, size: u32, wide: Wide) -> Result<RingPages, Errno> {
         if !size.is_power_of_two() || size < RECORD_HEADER {
             return Err(Errno::EINVAL);
         }
         let data = producer.0.len() - 2 * size as usize;
         let position = consumer.own(0, wide);
-        Ok(RingPages {
-            consumer,
-            producer,
-            size,
-            data,
-            wide,
-            position,
-        })
+        Ok(RingPages { consumer, producer, size, data, wide, position })
     }
 
     pub(crate) fn size(&self) -> u32 {
@@ -219,9 +175,7 @@ impl RingPages {
 
     /// Bytes that the producer is ahead.
     pub(crate) fn unread(&self) -> u32 {
-        self.producer
-            .low(0, self.wide)
-            .wrapping_sub(self.position as u32)
+        self.producer.low(0, self.wide).wrapping_sub(self.position as u32)
     }
 
     /// The next record: its bytes (`None` for a discarded one) and how far the position moves.
@@ -250,10 +204,7 @@ impl RingPages {
         if word & DISCARDED != 0 {
             return Ok((None, step));
         }
-        let bytes = self
-            .producer
-            .bytes(start + RECORD_HEADER as usize, len as usize)
-            .ok_or(Stop::Corrupt)?;
+        let bytes = self.producer.bytes(start + RECORD_HEADER as usize, len as usize).ok_or(Stop::Corrupt)?;
         Ok((Some(bytes), step))
     }
 
@@ -295,21 +246,13 @@ impl PerfPages {
 
     fn from_words(words: Words, page: usize, size: u32) -> PerfPages {
         let position = words.own(DATA_TAIL, Wide::U64);
-        PerfPages {
-            words,
-            page,
-            size,
-            position,
-        }
+        PerfPages { words, page, size, position }
     }
 
     /// The next record's type and its bytes after the 8-byte header, in two pieces where it wraps, with how far the
     /// position moves.
     pub(crate) fn peek(&self) -> Result<PerfPeek<'_>, Stop> {
-        let unread = self
-            .words
-            .low(DATA_HEAD, Wide::U64)
-            .wrapping_sub(self.position as u32);
+        let unread = self.words.low(DATA_HEAD, Wide::U64).wrapping_sub(self.position as u32);
         if unread == 0 {
             return Err(Stop::Empty);
         }
@@ -326,14 +269,8 @@ impl PerfPages {
         }
         let body = len as usize - 8;
         let first = body.min(self.size as usize - at - 8);
-        let head = self
-            .words
-            .bytes(self.page + at + 8, first)
-            .ok_or(Stop::Corrupt)?;
-        let tail = self
-            .words
-            .bytes(self.page, body - first)
-            .ok_or(Stop::Corrupt)?;
+        let head = self.words.bytes(self.page + at + 8, first).ok_or(Stop::Corrupt)?;
+        let tail = self.words.bytes(self.page, body - first).ok_or(Stop::Corrupt)?;
         Ok((record_type, head, tail, len))
     }
 
@@ -373,8 +310,7 @@ pub(crate) mod tests {
         file.write_all_at(&at.to_ne_bytes(), page).unwrap();
         // What newer kernels keep right behind the producer's position must not be taken for its high half.
         if cfg!(target_pointer_width = "32") {
-            file.write_all_at(&u32::MAX.to_ne_bytes(), page + 4)
-                .unwrap();
+            file.write_all_at(&u32::MAX.to_ne_bytes(), page + 4).unwrap();
         }
         file
     }
@@ -399,16 +335,7 @@ pub(crate) mod tests {
 
     #[test]
     fn case_32_discarded_records_are_skipped_and_a_busy_one_stops() {
-        let file = ring_file(
-            4096,
-            0,
-            &[
-                (0, b"one"),
-                (DISCARDED, b"two"),
-                (0, b"three"),
-                (BUSY, b"x"),
-            ],
-        );
+        let file = ring_file(4096, 0, &[(0, b"one"), (DISCARDED, b"two"), (0, b"three"), (BUSY, b"x")]);
         let mut ring = pages(&file, 4096);
         let (records, stop) = drain(&mut ring);
         assert_eq!(records, [b"one".to_vec(), b"three".to_vec()]);
@@ -422,18 +349,37 @@ pub(crate) mod tests {
         assert_eq!(stop, Stop::Empty);
     }
 
+    /// The ring as a kernel of either width has it.
+    fn pages_of(file: &File, size: u32, wide: Wide) -> RingPages {
+        let page = page_size();
+        let consumer = Words::new(file.as_fd(), 0, page, true).unwrap();
+        let producer = Words::new(file.as_fd(), page, page + 2 * size as usize, false).unwrap();
+        RingPages::from_parts(consumer, producer, size, wide).unwrap()
+    }
+
     #[test]
     fn case_32_positions_pass_four_gibibytes_and_records_wrap() {
-        for start in [4096 - 8, (1 << 32) - 8, (1 << 32) - 4096 - 8, u64::MAX - 7] {
-            let record = [7u8; 40];
-            let file = ring_file(4096, start, &[(0, &record), (0, b"after")]);
-            let mut ring = pages(&file, 4096);
-            let (records, stop) = drain(&mut ring);
-            assert_eq!(records, [record.to_vec(), b"after".to_vec()], "{start:#x}");
-            assert_eq!(stop, Stop::Empty);
-            let mut written = [0; 8];
-            file.read_exact_at(&mut written, 0).unwrap();
-            assert_eq!(u64::from_ne_bytes(written), start.wrapping_add(48 + 16));
+        // A 64-bit process has a 64-bit kernel.
+        let widths: &[Wide] = if cfg!(all(target_pointer_width = "32", target_endian = "little")) {
+            &[Wide::U64, Wide::U32]
+        } else {
+            &[Wide::U64]
+        };
+        for &wide in widths {
+            for start in [4096 - 8, (1 << 32) - 8, (1 << 32) - 4096 - 8, u64::MAX - 7] {
+                let record = [7u8; 40];
+                let file = ring_file(4096, start, &[(0, &record), (0, b"after")]);
+                let mut ring = pages_of(&file, 4096, wide);
+                let (records, stop) = drain(&mut ring);
+                assert_eq!(records, [record.to_vec(), b"after".to_vec()], "{start:#x}");
+                assert_eq!(stop, Stop::Empty);
+                let mut written = [0; 8];
+                file.read_exact_at(&mut written, 0).unwrap();
+                let end = start.wrapping_add(48 + 16);
+                // What comes after a position of 32 bits is not ours.
+                let want = if wide == Wide::U64 { end } else { start >> 32 << 32 | u64::from(end as u32) };
+                assert_eq!(u64::from_ne_bytes(written), want, "{start:#x} {wide:?}");
+            }
         }
     }
 
@@ -441,18 +387,15 @@ pub(crate) mod tests {
     fn impossible_positions_and_lengths_are_corrupt() {
         // A length beyond what the producer has written.
         let file = ring_file(4096, 0, &[(0, b"abc")]);
-        file.write_all_at(&100u32.to_ne_bytes(), 2 * page_size() as u64)
-            .unwrap();
+        file.write_all_at(&100u32.to_ne_bytes(), 2 * page_size() as u64).unwrap();
         assert_eq!(pages(&file, 4096).peek(), Err(Stop::Corrupt));
         // A length that overflows.
-        file.write_all_at(&0x3fff_ffffu32.to_ne_bytes(), 2 * page_size() as u64)
-            .unwrap();
+        file.write_all_at(&0x3fff_ffffu32.to_ne_bytes(), 2 * page_size() as u64).unwrap();
         assert_eq!(pages(&file, 4096).peek(), Err(Stop::Corrupt));
         // A producer further ahead than the ring is long, and one that is behind.
         for (consumer, producer) in [(0u64, 8192u64), (64, 8)] {
             let file = ring_file(4096, consumer, &[]);
-            file.write_all_at(&producer.to_ne_bytes(), page_size() as u64)
-                .unwrap();
+            file.write_all_at(&producer.to_ne_bytes(), page_size() as u64).unwrap();
             assert_eq!(pages(&file, 4096).peek(), Err(Stop::Corrupt));
         }
         assert!(RingPages::new(file.as_fd(), 4095).is_err());
@@ -504,15 +447,12 @@ pub(crate) mod tests {
             record.extend(*body);
             assert!(record.len().is_multiple_of(8));
             for (i, byte) in record.iter().enumerate() {
-                file.write_all_at(&[*byte], page + at.wrapping_add(i as u64) % size)
-                    .unwrap();
+                file.write_all_at(&[*byte], page + at.wrapping_add(i as u64) % size).unwrap();
             }
             at = at.wrapping_add(record.len() as u64);
         }
-        file.write_all_at(&at.to_ne_bytes(), DATA_HEAD as u64)
-            .unwrap();
-        file.write_all_at(&position.to_ne_bytes(), DATA_TAIL as u64)
-            .unwrap();
+        file.write_all_at(&at.to_ne_bytes(), DATA_HEAD as u64).unwrap();
+        file.write_all_at(&position.to_ne_bytes(), DATA_TAIL as u64).unwrap();
         file
     }
 

@@ -4,6 +4,8 @@
 //! args       what was asked for
 //! commands/  one file for each command
 //! prepare    object and kernel BTF, brought together in an arena
+//! session    maps and programs in the kernel
+//! monitor    the object that `run` has of its own
 //! buffer     the arena's buffer: as large as the user says, else grown until it fits
 //! failure    what ends a command early, and the exit code
 //! record     a record's bytes, field by field
@@ -14,9 +16,11 @@ mod args;
 mod buffer;
 mod commands;
 mod failure;
+mod monitor;
 mod output;
 mod prepare;
 mod record;
+mod session;
 
 use std::process::ExitCode;
 
@@ -27,7 +31,8 @@ fn main() -> ExitCode {
     let result = args::parse(std::env::args_os().skip(1)).and_then(|request| match request {
         Request::Text(text) => output::print(&text),
         Request::Run(command, options) => match command {
-            Command::Run | Command::Load => Err(Failure::Usage("later".into())),
+            Command::Run => commands::run::run(&options),
+            Command::Load => commands::load::run(&options),
             Command::Relocs => commands::relocs::run(&options),
             Command::Insns => commands::insns::run(&options),
             Command::Budget => commands::budget::run(&options),

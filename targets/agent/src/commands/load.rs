@@ -1,0 +1,141 @@
+//! `corelo load`: into the kernel and out again, to see what it makes of an object.
+
+use corelo_core::arena::Arena;
+use corelo_core::object::section_name::ProgType;
+use corelo_loader::load::{Collection, LoadOptions};
+use corelo_loader::maps::map_info;
+use corelo_loader::programs::{prog_info, prog_map_ids};
+use serde_json::{Value, json};
+
+use crate::args::Options;
+use crate::buffer::with_buffer;
+use crate::failure::Failure;
+use crate::output::{Out, hex, text};
+use crate::prepare::{KernelSource, prepare, read_file};
+use crate::session;
+
+/// Map ids of one program that are shown.
+const MAX_MAPS: usize = 64;
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let bytes = read_file(&options.file)?;
+    let file = options.file.display().to_string();
+    let kernel = KernelSource::new(options);
+    let name = session::object_name(&options.file);
+    let wants = |program: &[u8], by_default: bool| {
+        by_default && !options.skip.iter().any(|skipped| skipped.as_bytes() == program)
+    };
+    let load_options = LoadOptions { wants: &wants, ..LoadOptions::new(&name) };
+    with_buffer(options.arena, |buffer| {
+        let mut arena = Arena::new(buffer);
+        let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
+        let known = |skipped: &&String| {
+            let mut programs = ready.prepared.declared().programs();
+            programs.any(|(_, function)| ready.prepared.function_name(function) == skipped.as_bytes())
+        };
+        if let Some(unknown) = options.skip.iter().find(|skipped| !known(skipped)) {
+            return Err(Failure::Usage(format!("--skip {unknown}: {file} has no such program")));
+        }
+        let (collection, _) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
+        let programs = programs(&collection)?;
+        let maps = maps(&collection)?;
+        let (patched, poisoned) = collection.relocations();
+        let mut out = Out::new();
+        if options.json {
+            out.json(&json!({
+                "programs": programs,
+                "maps": maps,
+                "patched": patched,
+                "poisoned": poisoned,
+                "btf_source": kernel.name(),
+                "arena_bytes": arena.capacity(),
+                "arena_used": arena.high_water(),
+            }))?;
+            return out.flush();
+        }
+        for program in &programs {
+            out.line(format_args!(
+                "program {} ({}): {}, id {}, {} instructions, {} bytes of machine code, tag {}, maps {}",
+                word(&program["name"]),
+                word(&program["section"]),
+                word(&program["type"]),
+                program["id"],
+                program["insns"],
+                program["jited_bytes"],
+                word(&program["tag"]),
+                program["map_ids"],
+            ))?;
+        }
+        for map in &maps {
+            out.line(format_args!(
+                "map {}: type {}, id {}, key {} bytes, value {} bytes, {} entries, flags {}",
+                word(&map["name"]),
+                map["type"],
+                map["id"],
+                map["key_size"],
+                map["value_size"],
+                map["max_entries"],
+                map["flags"],
+            ))?;
+        }
+        out.line(format_args!(
+            "{} programs, {} maps, relocations: {patched} patched, {poisoned} poisoned; kernel BTF: {}; arena: {} of {} bytes",
+            programs.len(),
+            maps.len(),
+            kernel.name(),
+            arena.high_water(),
+            arena.capacity(),
+        ))?;
+        out.flush()
+    })
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or("-")
+}
+
+fn programs(collection: &Collection<'_, '_>) -> Result<Vec<Value>, Failure> {
+    let prepared = collection.prepared();
+    let mut list = Vec::new();
+    for (number, function) in prepared.declared().programs() {
+        let Some(fd) = collection.program(number) else { continue };
+        let name = text(prepared.function_name(function));
+        let failure = |errno| Failure::Job(format!("program {name}: the kernel does not describe it: {errno}"));
+        let info = prog_info(fd).map_err(failure)?;
+        let mut ids = [0; MAX_MAPS];
+        let count = prog_map_ids(fd, &mut ids).map_err(failure)?;
+        let ids = ids.get(..count as usize).unwrap_or(&ids);
+        list.push(json!({
+            "name": name,
+            "section": text(prepared.section_name(function)),
+            "type": ProgType(info.prog_type).to_string(),
+            "id": info.id,
+            "insns": info.xlated_size / 8,
+            "jited_bytes": info.jited_size,
+            "tag": hex(&info.tag),
+            "map_ids": ids,
+        }));
+    }
+    Ok(list)
+}
+
+fn maps(collection: &Collection<'_, '_>) -> Result<Vec<Value>, Failure> {
+    let prepared = collection.prepared();
+    let mut list = Vec::new();
+    for (number, map) in prepared.maps().iter().enumerate() {
+        let Some(fd) = collection.map_fd(number) else { continue };
+        let name = text(prepared.map_name(map));
+        let info = map_info(fd)
+            .map_err(|errno| Failure::Job(format!("map {name}: the kernel does not describe it: {errno}")))?;
+        list.push(json!({
+            "name": name,
+            "type": info.map_type,
+            "id": info.id,
+            "key_size": info.key_size,
+            "value_size": info.value_size,
+            "max_entries": info.max_entries,
+            "flags": info.map_flags,
+        }));
+    }
+    Ok(list)
+}

@@ -1,0 +1,284 @@
+//! `corelo run`: load, attach, print records until it is enough, then a summary.
+
+use std::io::Read as _;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use corelo_core::arena::Arena;
+use corelo_core::btf::{TypeId, Types};
+use corelo_loader::links::Link;
+use corelo_loader::load::{Collection, LoadOptions};
+use corelo_loader::maps::map_type;
+use corelo_loader::ring_buffer::{RingBuffer, RingSet};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::args::Options;
+use crate::buffer::with_buffer;
+use crate::failure::Failure;
+use crate::monitor::{self, Event};
+use crate::output::{Out, hex, text};
+use crate::prepare::{KernelSource, Ready, prepare, read_file};
+use crate::record;
+use crate::session::{self, KernelTimes};
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let read;
+    let (bytes, file): (&[u8], String) = if options.has_file {
+        read = read_file(&options.file)?;
+        (&read, options.file.display().to_string())
+    } else {
+        (monitor::object(), monitor::NAME.into())
+    };
+    let kernel = KernelSource::new(options);
+    let name = session::object_name(Path::new(&file));
+    let mut stop = Stop::new()?;
+    with_buffer(options.arena, |buffer| {
+        let mut arena = Arena::new(buffer);
+        let ready = prepare(bytes, &file, &kernel, &mut arena)?;
+        let shape = Shape::new(options, &ready, &file)?;
+        let (collection, kernel_times) =
+            session::load(&ready.prepared, &file, &LoadOptions::new(&name), &mut arena)?;
+        let start = Instant::now();
+        let (mut rings, names) = rings(&collection)?;
+        let links = attach(&collection, &file)?;
+        let attach_time = start.elapsed();
+
+        let mut out = Out::new();
+        if matches!(shape, Shape::Monitor) && !options.json {
+            out.line(monitor::HEADER)?;
+            out.flush()?;
+        }
+        let mut printer = Printer { out, names, shape, json: options.json, events: 0 };
+        printer.consume(&mut rings, &mut stop, options.seconds)?;
+        let attached = links.len();
+        drop(links);
+        // What came between the last look and the end of the last link.
+        printer.drain(&mut rings)?;
+
+        let summary = summary(&ready, &collection, &kernel, &arena, kernel_times, attach_time);
+        printer.end(summary, attached, options.json)
+    })
+}
+
+/// Ends the run: readable when SIGINT or SIGTERM came.
+#[derive(Debug)]
+struct Stop {
+    reader: UnixStream,
+}
+
+impl Stop {
+    fn new() -> Result<Self, Failure> {
+        let (reader, writer) = UnixStream::pair()?;
+        reader.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(SIGINT, writer.try_clone()?)?;
+        signal_hook::low_level::pipe::register(SIGTERM, writer)?;
+        Ok(Self { reader })
+    }
+
+    fn has_come(&mut self) -> bool {
+        matches!(self.reader.read(&mut [0; 8]), Ok(len) if len > 0)
+    }
+}
+
+/// How a record is shown.
+#[derive(Clone, Copy)]
+enum Shape<'s, 'a> {
+    /// As an event of our own monitor.
+    Monitor,
+    /// As this struct of the object's types.
+    Struct(&'s Types<'a>, TypeId),
+    /// As bytes.
+    Bytes,
+}
+
+impl<'s, 'a> Shape<'s, 'a> {
+    fn new(options: &Options, ready: &'s Ready<'a>, file: &str) -> Result<Self, Failure> {
+        let Some(name) = &options.record else {
+            return Ok(if options.has_file { Self::Bytes } else { Self::Monitor });
+        };
+        let local = ready.prepared.local();
+        let found = local.and_then(|types| Some((types, record::find_struct(types, name)?.id())));
+        let (types, id) = found
+            .ok_or_else(|| Failure::Usage(format!("--record {name}: {file} has no struct of this name in its BTF")))?;
+        Ok(Self::Struct(types, id))
+    }
+}
+
+/// The ring buffers of the collection, and their names.
+fn rings(collection: &Collection<'_, '_>) -> Result<(Vec<RingBuffer>, Vec<String>), Failure> {
+    let prepared = collection.prepared();
+    let (mut rings, mut names) = (Vec::new(), Vec::new());
+    for (number, map) in prepared.maps().iter().enumerate() {
+        let Some(fd) = collection.map_fd(number).filter(|_| map.map_type == map_type::RINGBUF) else { continue };
+        let name = text(prepared.map_name(map));
+        rings.push(RingBuffer::new(fd).map_err(|error| Failure::Job(format!("map {name}: {error}")))?);
+        names.push(name);
+    }
+    Ok((rings, names))
+}
+
+/// Attaches every loaded program whose section says where.
+fn attach(collection: &Collection<'_, '_>, file: &str) -> Result<Vec<Link>, Failure> {
+    let prepared = collection.prepared();
+    let mut links = Vec::new();
+    for (number, function) in prepared.declared().programs() {
+        if collection.program(number).is_none() {
+            continue;
+        }
+        let place =
+            || format!("{file}: program {} (section {})", text(prepared.function_name(function)), text(prepared.section_name(function)));
+        match collection.attach(number) {
+            Ok(Some(link)) => links.push(link),
+            Ok(None) => eprintln!("corelo: note: {}: not attached: its section names no target", place()),
+            Err(error) => return Err(Failure::Job(format!("{}: cannot be attached: {error}", place()))),
+        }
+    }
+    Ok(links)
+}
+
+/// Prints records, and counts them.
+struct Printer<'s, 'a> {
+    out: Out,
+    names: Vec<String>,
+    shape: Shape<'s, 'a>,
+    json: bool,
+    events: u64,
+}
+
+impl Printer<'_, '_> {
+    /// Prints what comes until the time is up or a signal ends it.
+    fn consume(&mut self, rings: &mut [RingBuffer], stop: &mut Stop, limit: Option<Duration>) -> Result<(), Failure> {
+        let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let mut set = RingSet::new(rings).map_err(ring_failure)?;
+        loop {
+            self.take(&mut set)?;
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) || stop.has_come() {
+                return Ok(());
+            }
+            let timeout = left.map(|left| Timespec {
+                tv_sec: left.as_secs().try_into().unwrap_or(i32::MAX.into()),
+                tv_nsec: left.subsec_nanos().into(),
+            });
+            let mut fds = [PollFd::from_borrowed_fd(set.as_fd(), PollFlags::IN), PollFd::new(&stop.reader, PollFlags::IN)];
+            match rustix::event::poll(&mut fds, timeout.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(Failure::Job(format!("poll: {errno}"))),
+            }
+        }
+    }
+
+    /// Prints what is there.
+    fn drain(&mut self, rings: &mut [RingBuffer]) -> Result<(), Failure> {
+        let mut set = RingSet::new(rings).map_err(ring_failure)?;
+        self.take(&mut set)
+    }
+
+    fn take(&mut self, set: &mut RingSet<'_>) -> Result<(), Failure> {
+        let mut printed = Ok(());
+        set.consume(|ring, bytes| {
+            if printed.is_ok() {
+                printed = self.print(ring, bytes);
+            }
+        })
+        .map_err(ring_failure)?;
+        printed?;
+        self.out.flush()
+    }
+
+    fn print(&mut self, ring: usize, bytes: &[u8]) -> Result<(), Failure> {
+        self.events += 1;
+        let name = self.names.get(ring).map_or("", String::as_str);
+        match self.shape {
+            Shape::Monitor => match Event::read(bytes) {
+                Some(event) if self.json => self.out.json(&event.json()),
+                Some(event) => self.out.line(event.row()),
+                None => Err(Failure::Job(format!("ring {name}: a record of {} bytes is no event", bytes.len()))),
+            },
+            Shape::Struct(types, id) => {
+                let value = record::decode(types, id, bytes);
+                if self.json {
+                    self.out.json(&json!({ "ring": name, "record": value }))
+                } else {
+                    self.out.line(format_args!("{name}: {}", record::line(&value)))
+                }
+            }
+            Shape::Bytes if self.json => self.out.json(&json!({ "ring": name, "bytes": hex(bytes) })),
+            Shape::Bytes => self.out.line(format_args!("{name}: {}", record::hex_and_ascii(bytes))),
+        }
+    }
+
+    fn end(mut self, mut summary: Value, attached: usize, as_json: bool) -> Result<(), Failure> {
+        summary["attached"] = attached.into();
+        summary["events"] = self.events.into();
+        if as_json {
+            self.out.json(&json!({ "summary": summary }))?;
+            return self.out.flush();
+        }
+        let field = |name: &str| summary[name].to_string();
+        let lines = [
+            format!("programs     {} loaded, {} attached", field("programs"), field("attached")),
+            format!("maps         {}", field("maps")),
+            format!("relocations  {} patched, {} poisoned", field("patched"), field("poisoned")),
+            format!("kernel BTF   {}", summary["btf_source"].as_str().unwrap_or_default()),
+            format!(
+                "arena        {} bytes given, {} used: {} kept, {} for the largest scratch",
+                field("arena_bytes"),
+                field("arena_used"),
+                field("arena_kept"),
+                field("arena_scratch")
+            ),
+            format!("records      {}", field("events")),
+        ];
+        self.out.line("")?;
+        for line in lines {
+            self.out.line(line)?;
+        }
+        let times = summary["ms"].as_object().into_iter().flatten();
+        let times: Vec<String> = times.map(|(phase, ms)| format!("{phase} {ms}")).collect();
+        self.out.line(format_args!("milliseconds {}", times.join(", ")))?;
+        self.out.flush()
+    }
+}
+
+fn ring_failure(error: corelo_loader::ring_buffer::RingError) -> Failure {
+    Failure::Job(format!("ring buffer: {error}"))
+}
+
+fn summary(
+    ready: &Ready<'_>,
+    collection: &Collection<'_, '_>,
+    kernel: &KernelSource<'_>,
+    arena: &Arena<'_>,
+    kernel_times: KernelTimes,
+    attach_time: Duration,
+) -> Value {
+    let (maps, programs) = collection.counts();
+    let (patched, poisoned) = collection.relocations();
+    let (kept, used) = (arena.used(), arena.high_water());
+    // Microseconds are as fine as anybody wants to read.
+    let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+    json!({
+        "programs": programs,
+        "maps": maps,
+        "patched": patched,
+        "poisoned": poisoned,
+        "btf_source": kernel.name(),
+        "arena_bytes": arena.capacity(),
+        "arena_used": used,
+        "arena_kept": kept,
+        "arena_scratch": used.saturating_sub(kept),
+        "ms": {
+            "object": ms(ready.times.object),
+            "kernel_pass": ms(ready.times.kernel_pass),
+            "prepare": ms(ready.times.prepare),
+            "maps": ms(kernel_times.maps),
+            "programs": ms(kernel_times.programs),
+            "attach": ms(attach_time),
+        },
+    })
+}
