@@ -33,6 +33,7 @@ pub trait Plain: FromBytes + IntoBytes + KnownLayout + Immutable + Copy {}
 impl<T: FromBytes + IntoBytes + KnownLayout + Immutable + Copy> Plain for T {}
 
 /// What an allocation is for: the word in an error and in a budget.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Part {
@@ -114,6 +115,7 @@ impl fmt::Display for Part {
 }
 
 /// The arena has too few bytes left.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaFull {
     /// Bytes that were wanted.

@@ -3,6 +3,7 @@
 use scroll::Pread;
 
 /// The byte order of a blob: that of the BTF or ELF it came from, never the host's.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endian {
     /// Least significant byte first (`bpfel`).

@@ -58,6 +58,7 @@ pub enum Class {
 }
 
 /// One instruction slot, its bytes as the object has them.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(8))]
 pub struct Insn {

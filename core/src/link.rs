@@ -19,6 +19,7 @@ use crate::relo::resolve::{Decisions, Verdict};
 
 /// Why a program cannot be linked. Instructions are numbered within the function that they were compiled in, which is
 /// named by its symbol.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkError {
     /// The symbol of the function.
@@ -30,6 +31,7 @@ pub struct LinkError {
 }
 
 /// What is wrong with an instruction or its relocation.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkCause {
@@ -140,6 +142,7 @@ impl fmt::Display for LinkError {
 impl core::error::Error for LinkError {}
 
 /// A function's place in a linked program.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Placement {
@@ -152,6 +155,7 @@ pub struct Placement {
 }
 
 /// What a reference stands for.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferenceKind {
     /// A map's descriptor; the number is the map's.
@@ -165,6 +169,7 @@ pub enum ReferenceKind {
 }
 
 /// An instruction whose immediate the loader fills in.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Reference {
@@ -264,7 +269,7 @@ impl<'l> Linker<'l> {
     pub(crate) fn link<'s>(&self, number: usize, scratch: &mut Arena<'s>) -> Result<LinkedProgram<'s>, LinkError> {
         let main = self.code(number);
         let arena = main.arena();
-        let placements = self.lay_out(number, scratch)?;
+        let (placements, has_calls) = self.lay_out(number, scratch)?;
         let insn_count: u32 = placements.iter().map(|place| self.code(place.function as usize).function.insn_count()).sum();
         let insns = scratch.take::<Insn>(insn_count as usize, Part::Insns).map_err(arena)?;
         let mut counts = (0, 0);
@@ -274,7 +279,9 @@ impl<'l> Linker<'l> {
             self.apply_core_relos(&code, part, &mut counts)?;
         }
         let references = self.apply_references(placements, insns, scratch)?;
-        self.apply_calls(placements, insns)?;
+        if has_calls {
+            self.apply_calls(placements, insns)?;
+        }
         let func_info = self.info(placements, scratch, Part::FuncInfo)?;
         let line_info = self.info(placements, scratch, Part::LineInfo)?;
         Ok(LinkedProgram { insns, placements, references, func_info, line_info, patched: counts.0, poisoned: counts.1 })
@@ -287,7 +294,7 @@ impl<'l> Linker<'l> {
         scratch: &mut Arena<'_>,
         mut each: impl FnMut(usize),
     ) -> Result<(), LinkError> {
-        for place in self.lay_out(number, scratch)? {
+        for place in self.lay_out(number, scratch)?.0 {
             let code = self.code(place.function as usize);
             for rel in code.rels(self.object) {
                 let insn_idx = code.insn_idx(rel.offset);
@@ -311,14 +318,16 @@ impl<'l> Linker<'l> {
         Code { function, section, text: section.text(self.object) }
     }
 
-    /// Finds all functions that the program reaches, in the order in which they are appended.
-    pub(crate) fn lay_out<'s>(&self, number: usize, scratch: &mut Arena<'s>) -> Result<&'s [Placement], LinkError> {
+    /// Finds all functions that the program reaches, in the order in which they are appended, and whether any
+    /// instruction leads to one.
+    fn lay_out<'s>(&self, number: usize, scratch: &mut Arena<'s>) -> Result<(&'s [Placement], bool), LinkError> {
         let main = self.code(number);
         let arena = main.arena();
         let mut placements = scratch.grow::<Placement>(Part::Layout);
         placements.push(Placement { function: number as u32, insn_start: 0, parent: 0, resume: 0 }).map_err(arena)?;
         let mut end = main.function.insn_count();
         let (mut current, mut insn_idx, mut code) = (0u32, 0u32, main);
+        let mut has_calls = false;
         let mut exception_callback = self.exception_callback(&main)?;
         loop {
             let callee = match self.next_callee(&code, &mut insn_idx)? {
@@ -338,6 +347,7 @@ impl<'l> Linker<'l> {
                     continue;
                 }
             };
+            has_calls = true;
             if placements.as_slice().iter().any(|place| place.function as usize == callee) {
                 continue;
             }
@@ -351,7 +361,7 @@ impl<'l> Linker<'l> {
                 .filter(|&end| end <= MAX_PROGRAM_INSNS)
                 .ok_or(main.error(0, LinkCause::TooManyInsns))?;
         }
-        Ok(placements.finish().map_err(arena)?)
+        Ok((placements.finish().map_err(arena)?, has_calls))
     }
 
     /// The function that a declaration tag `exception_callback:NAME` on the program names (libbpf:

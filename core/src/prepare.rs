@@ -40,6 +40,7 @@ impl Default for Options {
 }
 
 /// Why an object cannot be prepared.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PrepareError {
@@ -202,6 +203,7 @@ impl<'a> Plan<'a> {
 }
 
 /// For whose sake the kernel's BTF is needed.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Relocations with this local root type.
@@ -540,6 +542,7 @@ impl<'a> Prepared<'a> {
 }
 
 /// What a program is loaded for.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachTarget<'a> {
     /// Nothing of the kernel's BTF.
@@ -551,6 +554,7 @@ pub enum AttachTarget<'a> {
 }
 
 /// Why a relocation does nothing to its instruction.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelocationError {
     /// It could not be decided.
@@ -560,6 +564,7 @@ pub enum RelocationError {
 }
 
 /// One CO-RE relocation, and what it does.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug)]
 pub struct Relocation<'p> {
     /// The number of the function that it is in.

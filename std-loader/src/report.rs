@@ -65,9 +65,7 @@ impl fmt::Display for ObjectReport<'_> {
             | ObjectError::StaticProgram { symbol }
             | ObjectError::ExternNotInBtf { symbol }
             | ObjectError::UnknownExternSection { symbol }
-            | ObjectError::BadKconfigType { symbol } => {
-                write_known(f, "symbol", symbol, object.symbol_name(symbol))
-            }
+            | ObjectError::BadKconfigType { symbol } => write_known(f, "symbol", symbol, object.symbol_name(symbol)),
             ObjectError::StaticMap { id } | ObjectError::MapWithoutType { id } | ObjectError::InnerOfInner { id } => {
                 write_known(f, "variable", id.0, type_name(object, id))
             }
@@ -133,10 +131,8 @@ impl fmt::Display for RelocationReport<'_, '_> {
         match error {
             RelocationError::Patch(error) => error.fmt(f)?,
             RelocationError::Undecided(Verdict::BadSpec) => {
-                let error = self
-                    .prepared
-                    .local()
-                    .and_then(|local| self.prepared.decisions().spec_error(local, decision).err());
+                let error =
+                    self.prepared.local().and_then(|local| self.prepared.decisions().spec_error(local, decision).err());
                 return match error {
                     Some(error) => error.fmt(f),
                     None => f.write_str("access does not fit the local type"),
@@ -218,7 +214,7 @@ pub fn candidates<'r>(prepared: &'r Prepared<'_>, relo: &'r CoreRelo) -> impl It
 /// The number of a decision's BTF as a name: `vmlinux`, or that of the module; `modules` holds the names in the order
 /// of their numbers, which start at 1.
 #[must_use]
-pub fn btf_name<'m, S: AsRef<str>>(number: u16, modules: &'m [S]) -> &'m str {
+pub fn btf_name<S: AsRef<str>>(number: u16, modules: &[S]) -> &str {
     if number == VMLINUX {
         return "vmlinux";
     }
@@ -306,11 +302,9 @@ impl fmt::Display for LinkReport<'_, '_> {
             }
             LinkCause::UndefinedSymbol { symbol } => write!(f, "symbol `{}` is not defined", symbol_name(symbol)),
             LinkCause::NoMap { symbol } => write!(f, "symbol `{}` lies at no map", symbol_name(symbol)),
-            LinkCause::UnsupportedSection { symbol } => write!(
-                f,
-                "symbol `{}` lies in a section that is neither code, maps nor data",
-                symbol_name(symbol)
-            ),
+            LinkCause::UnsupportedSection { symbol } => {
+                write!(f, "symbol `{}` lies in a section that is neither code, maps nor data", symbol_name(symbol))
+            }
             LinkCause::Object(error) => ObjectReport { object: Some(prepared.object()), error }.fmt(f),
             cause => cause.fmt(f),
         }
@@ -388,25 +382,21 @@ impl fmt::Display for LoadReport<'_, '_> {
 }
 
 fn write_privileges(f: &mut fmt::Formatter<'_>, errno: Errno) -> fmt::Result {
-    if errno == Errno::EPERM {
-        f.write_str(": run as root, or with CAP_BPF and CAP_PERFMON")
-    } else {
-        Ok(())
-    }
+    if errno == Errno::EPERM { f.write_str(": run as root, or with CAP_BPF and CAP_PERFMON") } else { Ok(()) }
 }
 
 /// The last line of a verifier log that says what is wrong: statistics and empty lines are left out.
 #[must_use]
 pub fn verdict_line(log: &[u8]) -> &[u8] {
     let lines = log.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
-    let said = lines.filter(|line| {
+    let mut said = lines.filter(|line| {
         !line.is_empty()
             && !line.starts_with(b"processed ")
             && !line.starts_with(b"verification time ")
             && !line.starts_with(b"stack depth ")
             && !line.starts_with(b"insns_idx ")
     });
-    said.last().unwrap_or_default()
+    said.next_back().unwrap_or_default()
 }
 
 /// The kernel's BTF is needed and there is none: which relocation or target needs it, on which kernel, and the ways out.
@@ -430,13 +420,16 @@ impl<E: fmt::Display> fmt::Display for NoKernelBtf<'_, '_, E> {
                 }
             }
             Some(Question::Attach(number)) => {
-                let name = plan.declared().functions().get(number).map_or(&[][..], |function| {
-                    object.symbol_name(function.symbol())
-                });
+                let name = plan
+                    .declared()
+                    .functions()
+                    .get(number)
+                    .map_or(&[][..], |function| object.symbol_name(function.symbol()));
                 write!(f, "the attach target of program {}", Name(name))?;
             }
             Some(Question::Extern(number)) => {
-                let name = plan.declared().externs().get(number).map_or(&[][..], |ext| object.symbol_name(ext.symbol()));
+                let name =
+                    plan.declared().externs().get(number).map_or(&[][..], |ext| object.symbol_name(ext.symbol()));
                 write!(f, "extern {}", Name(name))?;
             }
             None => f.write_str("the object")?,
@@ -451,12 +444,7 @@ impl<E: fmt::Display> fmt::Display for NoKernelBtf<'_, '_, E> {
     }
 }
 
-fn write_first_record(
-    f: &mut fmt::Formatter<'_>,
-    object: &Object<'_>,
-    local: &Types<'_>,
-    root: TypeId,
-) -> fmt::Result {
+fn write_first_record(f: &mut fmt::Formatter<'_>, object: &Object<'_>, local: &Types<'_>, root: TypeId) -> fmt::Result {
     for section in object.ext().core_relos.sections() {
         let records = (0..section.count).filter_map(|number| section.core_relo(number));
         let Some(relo) = records.into_iter().find(|relo| relo.type_id == root) else { continue };
@@ -534,7 +522,6 @@ fn contains(line: &[u8], wanted: &[u8]) -> bool {
     line.windows(wanted.len()).any(|window| window == wanted)
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -556,7 +543,8 @@ mod tests {
 
     #[test]
     fn the_verdict_is_the_last_line_that_says_something() {
-        let log = b"0: (b7) r0 = 0\nR1 !read_ok\nverification time 40 usec\nstack depth 0\nprocessed 1 insns (limit)\n\n";
+        let log =
+            b"0: (b7) r0 = 0\nR1 !read_ok\nverification time 40 usec\nstack depth 0\nprocessed 1 insns (limit)\n\n";
         assert_eq!(verdict_line(log), b"R1 !read_ok");
         assert_eq!(verdict_line(b""), b"");
     }

@@ -6,6 +6,7 @@ use super::TypeId;
 use crate::arena::ArenaFull;
 
 /// A section of a BTF blob.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// The types.
@@ -27,6 +28,7 @@ impl fmt::Display for Section {
 }
 
 /// A fault of a BTF blob. Offsets are in bytes, from the start of the section named or of the blob.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BtfError {

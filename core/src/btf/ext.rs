@@ -15,6 +15,7 @@ const SHORT_HEADER: u32 = 24;
 const CORE_HEADER: u32 = 32;
 
 /// One of the three lists.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Info {
     /// Function info: `bpf_func_info`.
@@ -45,6 +46,7 @@ impl fmt::Display for Info {
 }
 
 /// A fault of `.BTF.ext`. Offsets are in bytes from the start of the list named.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtError {
@@ -310,6 +312,7 @@ impl<'obj> SectionRecords<'obj> {
 }
 
 /// What a CO-RE relocation asks for (UAPI: `enum bpf_core_relo_kind`).
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReloKind {
     /// Offset of a field, in bytes.
@@ -446,6 +449,7 @@ impl fmt::Display for ReloKind {
 }
 
 /// A CO-RE relocation record (UAPI: `struct bpf_core_relo`).
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreRelo {
     /// Byte offset of the instruction in its code section.

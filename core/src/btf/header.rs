@@ -24,35 +24,68 @@ pub(super) struct Sections<'btf> {
 
 impl<'btf> Sections<'btf> {
     /// Reads the header at the start of `blob`.
+    pub(super) fn parse(blob: &'btf [u8]) -> Result<Self, BtfError> {
+        let extents = Extents::parse(blob, blob.len())?;
+        let bytes = Bytes::new(blob, extents.endian);
+        let section = |(start, len): (u32, u32)| {
+            let find = || bytes.slice(usize::try_from(start).ok()?, usize::try_from(len).ok()?);
+            // Within the blob: that was checked.
+            find().unwrap_or(Bytes::new(&[], extents.endian))
+        };
+        Ok(Self {
+            types: section(extents.types),
+            strings: section(extents.strings),
+            strings_at: extents.strings.0,
+            types_at: extents.types.0,
+            layout: section(extents.layout),
+        })
+    }
+}
+
+/// Where the sections of a blob are: for each its start in the blob and its length, in bytes, checked to lie within it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extents {
+    pub(crate) endian: Endian,
+    pub(crate) types: (u32, u32),
+    pub(crate) strings: (u32, u32),
+    pub(crate) layout: (u32, u32),
+}
+
+impl Extents {
+    /// Reads the header at the start of `head`, the first bytes of a blob of `blob_len`.
     ///
     /// The rules are those of libbpf's `btf_parse_hdr`, and of the kernel's `btf_parse_hdr` for what follows the known
     /// fields.
-    pub(super) fn parse(blob: &'btf [u8]) -> Result<Self, BtfError> {
-        let truncated = BtfError::HeaderTruncated { len: blob.len() };
-        let blob = Bytes::new(blob, byte_order(blob)?);
-        let version = blob.u8(2).ok_or(truncated)?;
+    pub(crate) fn parse(head: &[u8], blob_len: usize) -> Result<Self, BtfError> {
+        let truncated = BtfError::HeaderTruncated { len: head.len() };
+        let head = Bytes::new(head, byte_order(head)?);
+        let version = head.u8(2).ok_or(truncated)?;
         if version != VERSION {
             return Err(BtfError::UnsupportedVersion { found: version });
         }
-        let header_len = blob.u32(4).ok_or(truncated)?;
+        let header_len = head.u32(4).ok_or(truncated)?;
+        let bad_len = BtfError::BadHeaderLen { found: header_len };
+        let known = usize::try_from(header_len).ok().filter(|&len| len <= head.len());
+        let body_len = known.and_then(|len| blob_len.checked_sub(len)).ok_or(bad_len)?;
         if header_len < SHORT_HEADER {
-            return Err(BtfError::BadHeaderLen { found: header_len });
+            return Err(bad_len);
         }
-        let body = usize::try_from(header_len)
-            .ok()
-            .and_then(|len| blob.tail(len))
-            .ok_or(BtfError::BadHeaderLen { found: header_len })?;
 
         let has_layout = header_len >= LAYOUT_HEADER;
         let known_len = if has_layout { LAYOUT_HEADER } else { SHORT_HEADER };
         for offset in known_len..header_len {
-            if blob.u8(offset as usize) != Some(0) {
+            if head.u8(offset as usize) != Some(0) {
                 return Err(BtfError::UnknownHeaderField { offset });
             }
         }
 
         let extent = |at: usize| -> Result<(u32, u32), BtfError> {
-            Ok((blob.u32(at).ok_or(truncated)?, blob.u32(at + 4).ok_or(truncated)?))
+            Ok((head.u32(at).ok_or(truncated)?, head.u32(at + 4).ok_or(truncated)?))
+        };
+        let place = |section: Section, (offset, len): (u32, u32)| -> Result<(u32, u32), BtfError> {
+            let ends = u64::from(offset).saturating_add(u64::from(len)) <= body_len as u64;
+            let start = header_len.checked_add(offset).filter(|_| ends);
+            Ok((start.ok_or(BtfError::SectionOutOfBounds { section, offset, len })?, len))
         };
         let types = extent(8)?;
         if types.0 % 4 != 0 {
@@ -61,11 +94,10 @@ impl<'btf> Sections<'btf> {
         let strings = extent(16)?;
         let layout = if has_layout { extent(24)? } else { (0, 0) };
         Ok(Self {
-            types: section(body, Section::Types, types)?,
-            strings: section(body, Section::Strings, strings)?,
-            strings_at: header_len.saturating_add(strings.0),
-            types_at: header_len.saturating_add(types.0),
-            layout: section(body, Section::Layout, layout)?,
+            endian: head.endian(),
+            types: place(Section::Types, types)?,
+            strings: place(Section::Strings, strings)?,
+            layout: place(Section::Layout, layout)?,
         })
     }
 }
@@ -79,9 +111,4 @@ fn byte_order(blob: &[u8]) -> Result<Endian, BtfError> {
     } else {
         Err(BtfError::BadMagic { found: magic })
     }
-}
-
-fn section<'btf>(body: Bytes<'btf>, section: Section, (offset, len): (u32, u32)) -> Result<Bytes<'btf>, BtfError> {
-    let find = || body.slice(usize::try_from(offset).ok()?, usize::try_from(len).ok()?);
-    find().ok_or(BtfError::SectionOutOfBounds { section, offset, len })
 }

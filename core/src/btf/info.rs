@@ -11,6 +11,7 @@ const KIND_MASK: u32 = 0x7f;
 const KIND_FLAG: u32 = 1 << 31;
 
 /// The kind of a BTF type (UAPI: `BTF_KIND_*`).
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Type 0: nothing, or anything behind a pointer.

@@ -15,6 +15,7 @@ use crate::arena::{Arena, ArenaFull, Part};
 use crate::bytes::{Bytes, Endian};
 
 /// What the kernel puts before a name that an object gives.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Prefix {
@@ -116,11 +117,21 @@ impl Query {
         names.get(start..start.saturating_add(usize::from(self.name_len))).unwrap_or(&[])
     }
 
-    fn prefix(&self) -> Prefix {
+    pub(crate) fn prefix(&self) -> Prefix {
         Prefix::from_number(self.prefix)
     }
 
-    fn is_answered_by(&self, names: &[u8], found: &[u8]) -> bool {
+    /// Its hash: that of the essential name that it wants, prefix included.
+    pub(crate) fn hash(&self) -> u32 {
+        self.hash
+    }
+
+    /// Whether it wants types whose kind has this number.
+    pub(crate) fn wants_kind(&self, number: u8) -> bool {
+        self.kind == core_class(Kind::from_number(number)).number()
+    }
+
+    pub(crate) fn is_answered_by(&self, names: &[u8], found: &[u8]) -> bool {
         let wanted = self.name(names);
         match self.prefix() {
             Prefix::Root => essential(wanted) == essential(found),
@@ -129,7 +140,7 @@ impl Query {
     }
 
     /// The first two bytes of the names it wants; the second is NUL for a name of one byte.
-    fn first_bytes(&self, names: &[u8]) -> [u8; 2] {
+    pub(crate) fn first_bytes(&self, names: &[u8]) -> [u8; 2] {
         let name = self.name(names);
         let mut bytes = self.prefix().bytes().iter().chain(name).copied();
         [bytes.next().unwrap_or(0), bytes.next().unwrap_or(0)]
@@ -141,13 +152,14 @@ fn core_class(kind: Kind) -> Kind {
     if kind == Kind::Enum64 { Kind::Enum } else { kind }
 }
 
-const FNV_BASIS: u32 = 0x811c_9dc5;
+pub(crate) const FNV_BASIS: u32 = 0x811c_9dc5;
 
-fn hash(basis: u32, name: &[u8]) -> u32 {
+pub(crate) fn hash(basis: u32, name: &[u8]) -> u32 {
     name.iter().fold(basis, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// A type that answers a query.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Candidate {
@@ -292,7 +304,7 @@ impl FirstBytes {
 }
 
 /// The spellings of the long integer type, whose size is that of a pointer (libbpf: `determine_ptr_size`).
-const LONG_NAMES: [&[u8]; 11] = [
+pub(crate) const LONG_NAMES: [&[u8]; 11] = [
     b"long",
     b"long int",
     b"int long",

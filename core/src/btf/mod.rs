@@ -5,9 +5,9 @@
 
 mod error;
 pub mod ext;
-mod header;
+pub(crate) mod header;
 mod index;
-mod info;
+pub(crate) mod info;
 pub mod lookup;
 pub mod raw;
 pub mod sanitize;
@@ -32,6 +32,7 @@ use info::{KNOWN_KINDS, SHAPES, Shape};
 pub(crate) const FIXED: usize = 12;
 
 /// The id of a type. 0 is `void`; the ids of a split BTF go on after its base's last one.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]

@@ -12,6 +12,7 @@ use core::fmt::{self, Write as _};
 use super::{BtfError, Kind, Type, Types};
 
 /// Why a dump ended early.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpError {
     /// A type cannot be stepped over.

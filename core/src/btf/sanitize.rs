@@ -108,6 +108,7 @@ pub trait ObjectLayout {
 }
 
 /// Why the object's BTF cannot be made ready for the kernel.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SanitizeError {

@@ -23,6 +23,7 @@ use crate::bytes::{Endian, u32_bytes};
 use crate::limits::MAX_CHAIN;
 
 /// Why a module's BTF cannot be put onto this base. Ids are those of the distilled base.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RebaseError {

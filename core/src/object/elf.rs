@@ -7,7 +7,6 @@ use elf::abi::{
 use elf::endian::AnyEndian;
 use elf::file::Class;
 use elf::section::SectionHeaderTable;
-use elf::string_table::StringTable;
 use elf::symbol::SymbolTable;
 use elf::{ElfBytes, section::SectionHeader};
 
@@ -23,10 +22,38 @@ pub(crate) struct Elf<'obj> {
     data: &'obj [u8],
     endian: Endian,
     headers: SectionHeaderTable<'obj, AnyEndian>,
-    section_names: StringTable<'obj>,
+    section_names: &'obj [u8],
     /// The symbol table's bytes.
     symbols: &'obj [u8],
-    symbol_names: StringTable<'obj>,
+    symbol_names: &'obj [u8],
+}
+
+/// A name in a string table, whose end is looked for only when the whole name is wanted.
+#[derive(Clone, Copy)]
+struct Name<'obj> {
+    tail: &'obj [u8],
+}
+
+impl<'obj> Name<'obj> {
+    const NONE: Self = Self { tail: &[] };
+
+    fn at(table: &'obj [u8], offset: u32) -> Option<Self> {
+        Some(Self { tail: table.get(offset as usize..).filter(|tail| !tail.is_empty())? })
+    }
+
+    fn bytes(self) -> &'obj [u8] {
+        super::up_to_nul(self.tail)
+    }
+
+    fn is(self, name: &[u8]) -> bool {
+        self.tail.strip_prefix(name).is_some_and(|rest| rest.first().is_none_or(|&byte| byte == 0))
+    }
+}
+
+impl core::fmt::Debug for Name<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}", self.bytes().escape_ascii())
+    }
 }
 
 /// One section.
@@ -34,12 +61,20 @@ pub(crate) struct Elf<'obj> {
 pub(crate) struct Section<'obj> {
     pub(crate) index: u32,
     header: SectionHeader,
-    pub(crate) name: &'obj [u8],
+    name: Name<'obj>,
     /// Its bytes in the file; none for `.bss`.
     pub(crate) data: Bytes<'obj>,
 }
 
-impl Section<'_> {
+impl<'obj> Section<'obj> {
+    pub(crate) fn name(&self) -> &'obj [u8] {
+        self.name.bytes()
+    }
+
+    pub(crate) fn is_named(&self, name: &[u8]) -> bool {
+        self.name.is(name)
+    }
+
     /// Bytes that it takes, also where the file holds none.
     pub(crate) fn size(&self) -> u64 {
         self.header.sh_size
@@ -76,7 +111,7 @@ impl Section<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Symbol<'obj> {
     pub(crate) index: u32,
-    pub(crate) name: &'obj [u8],
+    name: Name<'obj>,
     pub(crate) value: u64,
     pub(crate) size: u64,
     /// The section that it lies in; `None` for an undefined or absolute one.
@@ -87,7 +122,15 @@ pub(crate) struct Symbol<'obj> {
     visibility: u8,
 }
 
-impl Symbol<'_> {
+impl<'obj> Symbol<'obj> {
+    pub(crate) fn name(&self) -> &'obj [u8] {
+        self.name.bytes()
+    }
+
+    pub(crate) fn is_named(&self, name: &[u8]) -> bool {
+        self.name.is(name)
+    }
+
     pub(crate) fn is_function(&self) -> bool {
         self.kind == STT_FUNC
     }
@@ -111,7 +154,7 @@ impl Symbol<'_> {
 
     /// Whether it stands for something that the kernel is to provide (libbpf: `sym_is_extern`).
     pub(crate) fn is_extern(&self) -> bool {
-        self.is_undefined && !self.is_local() && self.kind == STT_NOTYPE && !self.name.is_empty()
+        self.is_undefined && !self.is_local() && self.kind == STT_NOTYPE && !self.name.is(b"")
     }
 }
 
@@ -140,8 +183,9 @@ impl<'obj> Rels<'obj> {
         Ok(Self { entries: section.data })
     }
 
-    pub(crate) fn none(endian: Endian) -> Self {
-        Self { entries: Bytes::new(&[], endian) }
+    /// The entries in `entries`, which were parsed before.
+    pub(crate) fn new(entries: Bytes<'obj>) -> Self {
+        Self { entries }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -195,10 +239,12 @@ impl<'obj> Elf<'obj> {
             return Err(ObjectError::TooMany);
         }
         let names_index = u32::from(file.ehdr.e_shstrndx);
-        let strings = |section: u32| -> Result<StringTable<'obj>, ObjectError> {
+        let strings = |section: u32| -> Result<&'obj [u8], ObjectError> {
             let bad = ObjectError::BadSection { section };
             let header = headers.get(section as usize).map_err(|_| bad)?;
-            Ok(StringTable::new(section_bytes(data, &header).ok_or(bad)?))
+            let bytes = section_bytes(data, &header).ok_or(bad)?;
+            // Every name in a table whose last byte is NUL ends within it.
+            if bytes.last() == Some(&0) { Ok(bytes) } else { Err(bad) }
         };
         let section_names = strings(names_index)?;
         let mut tables = (0u32..).zip(headers.iter()).filter(|(_, header)| header.sh_type == SHT_SYMTAB);
@@ -237,7 +283,7 @@ impl<'obj> Elf<'obj> {
     pub(crate) fn section(&self, index: u32) -> Result<Section<'obj>, ObjectError> {
         let bad = ObjectError::BadSection { section: index };
         let header = self.headers.get(index as usize).map_err(|_| bad)?;
-        let name = self.section_names.get_raw(header.sh_name as usize).map_err(|_| bad)?;
+        let name = Name::at(self.section_names, header.sh_name).ok_or(bad)?;
         let data = section_bytes(self.data, &header).ok_or(bad)?;
         Ok(Section { index, header, name, data: Bytes::new(data, self.endian) })
     }
@@ -251,7 +297,7 @@ impl<'obj> Elf<'obj> {
     pub(crate) fn section_by_name(&self, name: &[u8]) -> Result<Option<Section<'obj>>, ObjectError> {
         for section in self.sections() {
             let section = section?;
-            if section.name == name {
+            if section.is_named(name) {
                 return Ok(Some(section));
             }
         }
@@ -261,11 +307,7 @@ impl<'obj> Elf<'obj> {
     pub(crate) fn symbol(&self, index: u32) -> Result<Symbol<'obj>, ObjectError> {
         let bad = ObjectError::BadSymbol { symbol: index };
         let symbol = self.symbol_table().get(index as usize).map_err(|_| bad)?;
-        let name = if symbol.st_name == 0 {
-            &[][..]
-        } else {
-            self.symbol_names.get_raw(symbol.st_name as usize).map_err(|_| bad)?
-        };
+        let name = if symbol.st_name == 0 { Name::NONE } else { Name::at(self.symbol_names, symbol.st_name).ok_or(bad)? };
         let is_undefined = symbol.st_shndx == SHN_UNDEF;
         let section = (!is_undefined && symbol.st_shndx < SHN_LORESERVE).then_some(u32::from(symbol.st_shndx));
         Ok(Symbol {

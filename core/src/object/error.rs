@@ -9,6 +9,7 @@ use crate::btf::{BtfError, TypeId};
 /// A fault of an object file. Sections and symbols are named by their numbers in the ELF file, which
 /// [`Object::section_name`](super::Object::section_name) and [`Object::symbol_name`](super::Object::symbol_name) turn
 /// into names.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObjectError {
@@ -89,6 +90,14 @@ pub enum ObjectError {
     InnerOfInner {
         /// The variable in the BTF.
         id: TypeId,
+    },
+    /// A pointer in a map's definition is none that fills a slot: the map holds neither maps nor programs, it has no
+    /// `values`, the place is not that of a slot, or what is pointed to is not what the map holds.
+    BadSlot {
+        /// What is pointed to.
+        symbol: u32,
+        /// Where in the section the pointer is, in bytes.
+        offset: u64,
     },
     /// A legacy `maps` section is not divided evenly among its maps, or its definitions are too short.
     BadLegacyMaps {
@@ -176,6 +185,10 @@ impl fmt::Display for ObjectError {
                 "map of variable [{id}] has a size of {found} bytes by member {member}, but {given} were given before"
             ),
             Self::InnerOfInner { id } => write!(f, "map of variable [{id}] nests inner maps more than one level deep"),
+            Self::BadSlot { symbol, offset } => write!(
+                f,
+                "pointer to symbol [{symbol}] at byte {offset} of the map definitions fills no slot of a map that holds it"
+            ),
             Self::BadLegacyMaps { section } => {
                 write!(f, "section [{section}] of legacy map definitions is not divided evenly among its maps")
             }

@@ -8,6 +8,7 @@ use crate::arena::{Arena, Part};
 use crate::btf::{Kind, TypeId, Types};
 
 /// What an extern stands for.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExternKind {
@@ -22,6 +23,7 @@ pub enum ExternKind {
 }
 
 /// An extern.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Extern {
@@ -87,7 +89,7 @@ pub(super) fn read<'buf>(
         }
         let not_in_btf = ObjectError::ExternNotInBtf { symbol: symbol.index };
         let local = local.ok_or(not_in_btf)?;
-        let type_id = find_extern(local, symbol.name)?.ok_or(not_in_btf)?;
+        let type_id = find_extern(local, symbol.name())?.ok_or(not_in_btf)?;
         let ty = local.get(type_id)?;
         let kind = match section_of(local, type_id)? {
             Some(b".kconfig") => 0,

@@ -16,21 +16,26 @@ use crate::insn::INSN_SIZE;
 #[repr(C)]
 pub(crate) struct CodeSection {
     section: u16,
-    /// The relocation section, or 0.
-    rel: u16,
+    flags: u16,
+    /// Where the code is in the file, in bytes.
+    text_at: u32,
+    text_len: u32,
+    /// Where the relocations are in the file, in bytes.
+    rels_at: u32,
+    rels_len: u32,
     /// Where the section's entry is in each list of `.BTF.ext`, plus one; 0 for none.
     core_relos: u32,
     func_info: u32,
     line_info: u32,
-    flags: u32,
 }
 
-const REL_SORTED: u32 = 1;
-const CORE_SORTED: u32 = 2;
-const FUNC_SORTED: u32 = 4;
-const LINE_SORTED: u32 = 8;
+const REL_SORTED: u16 = 1;
+const CORE_SORTED: u16 = 2;
+const FUNC_SORTED: u16 = 4;
+const LINE_SORTED: u16 = 8;
 
 /// A function.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Function {
@@ -84,25 +89,28 @@ impl Function {
 }
 
 impl CodeSection {
-    pub(crate) const NONE: Self = Self { section: 0, rel: 0, core_relos: 0, func_info: 0, line_info: 0, flags: 0 };
+    pub(crate) const NONE: Self = Self {
+        section: 0,
+        flags: 0,
+        text_at: 0,
+        text_len: 0,
+        rels_at: 0,
+        rels_len: 0,
+        core_relos: 0,
+        func_info: 0,
+        line_info: 0,
+    };
 
     pub(crate) fn section(&self) -> u32 {
         u32::from(self.section)
     }
 
     pub(crate) fn text<'obj>(&self, object: &Object<'obj>) -> Bytes<'obj> {
-        object.elf().section(self.section()).map_or(Bytes::new(&[], object.endian()), |section| section.data)
+        piece(object, self.text_at, self.text_len)
     }
 
     pub(crate) fn rels<'obj>(&self, object: &Object<'obj>) -> SortedRels<'obj> {
-        let rels = match self.rel {
-            0 => Rels::none(object.endian()),
-            rel => object
-                .elf()
-                .section(u32::from(rel))
-                .and_then(|section| Rels::parse(&section))
-                .unwrap_or(Rels::none(object.endian())),
-        };
+        let rels = Rels::new(piece(object, self.rels_at, self.rels_len));
         SortedRels { rels, is_sorted: self.flags & REL_SORTED != 0 }
     }
 
@@ -117,6 +125,18 @@ impl CodeSection {
     pub(crate) fn line_info<'obj>(&self, object: &Object<'obj>) -> Records<'obj> {
         Records::at(object.ext().line_info, self.line_info, self.flags & LINE_SORTED != 0)
     }
+}
+
+/// A piece of the file.
+fn piece<'obj>(object: &Object<'obj>, at: u32, len: u32) -> Bytes<'obj> {
+    let file = Bytes::new(object.bytes(), object.endian());
+    file.slice(at as usize, len as usize).unwrap_or(Bytes::new(&[], object.endian()))
+}
+
+/// Where a piece of the file is in it.
+fn place(object: &Object<'_>, bytes: &[u8]) -> Result<(u32, u32), ObjectError> {
+    let at = u32::try_from(object.offset_in_file(bytes)).map_err(|_| ObjectError::TooMany)?;
+    Ok((at, u32::try_from(bytes.len()).map_err(|_| ObjectError::TooMany)?))
 }
 
 /// Relocations of one section. Compilers write them in order, which makes finding one cheap; where they did not, all
@@ -199,15 +219,16 @@ fn read_code_sections<'buf>(object: &Object<'_>, arena: &mut Arena<'buf>) -> Res
     for section in object.elf().sections() {
         let section = section?;
         if section.is_code() {
+            let (text_at, text_len) = place(object, section.data.data())?;
             let section = u16::try_from(section.index).map_err(|_| ObjectError::TooMany)?;
-            code.push(CodeSection { section, rel: 0, core_relos: 0, func_info: 0, line_info: 0, flags: 0 })?;
+            code.push(CodeSection { section, text_at, text_len, ..CodeSection::NONE })?;
         }
     }
     let code = code.finish()?;
     for section in object.elf().sections() {
         let section = section?;
         if section.kind() == SHT_REL {
-            attach_rels(code, &section)?;
+            attach_rels(object, code, &section)?;
         }
     }
     let ext = object.ext();
@@ -217,13 +238,17 @@ fn read_code_sections<'buf>(object: &Object<'_>, arena: &mut Arena<'buf>) -> Res
     Ok(code)
 }
 
-fn attach_rels(code: &mut [CodeSection], rels: &super::elf::Section<'_>) -> Result<(), ObjectError> {
+fn attach_rels(
+    object: &Object<'_>,
+    code: &mut [CodeSection],
+    rels: &super::elf::Section<'_>,
+) -> Result<(), ObjectError> {
     let target = u16::try_from(rels.info()).map_err(|_| ObjectError::BadRelocations { section: rels.index })?;
     // Relocations of data and of debug sections are no code section's.
     let Ok(at) = code.binary_search_by_key(&target, |section| section.section) else { return Ok(()) };
     let entries = Rels::parse(rels)?;
     if let Some(section) = code.get_mut(at) {
-        section.rel = u16::try_from(rels.index).map_err(|_| ObjectError::TooMany)?;
+        (section.rels_at, section.rels_len) = place(object, rels.data.data())?;
         if entries.is_sorted() {
             section.flags |= REL_SORTED;
         }
@@ -237,7 +262,7 @@ fn attach_records(
     object: &Object<'_>,
     code: &mut [CodeSection],
     list: InfoList<'_>,
-    sorted_flag: u32,
+    sorted_flag: u16,
     place_of: impl Fn(&mut CodeSection) -> &mut u32,
 ) {
     let Some(btf) = object.btf() else { return };

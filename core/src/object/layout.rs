@@ -33,7 +33,7 @@ impl ObjectLayout for Layout<'_> {
         let index = self.object.elf().section_by_name(section).ok()??.index;
         let symbols = self.object.elf().symbols().filter_map(Result::ok);
         let mut found = symbols.filter(|symbol| {
-            symbol.section == Some(index) && !symbol.is_local() && !symbol.is_function() && symbol.name == name
+            symbol.section == Some(index) && !symbol.is_local() && !symbol.is_function() && symbol.is_named(name)
         });
         let symbol = found.next()?;
         Some(Placed { byte_offset: u32::try_from(symbol.value).ok()?, is_hidden: symbol.is_hidden() })
@@ -42,7 +42,7 @@ impl ObjectLayout for Layout<'_> {
     fn is_hidden_function(&self, name: &[u8]) -> bool {
         self.declared.functions.iter().filter(|function| !function.is_program()).any(|function| {
             let symbol = self.object.elf().symbol(function.symbol());
-            symbol.is_ok_and(|symbol| !symbol.is_local() && symbol.is_hidden() && symbol.name == name)
+            symbol.is_ok_and(|symbol| !symbol.is_local() && symbol.is_hidden() && symbol.is_named(name))
         })
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn read(
     let mut count = 0u64;
     for symbol in object.elf().symbols() {
         let symbol = symbol?;
-        if symbol.section == Some(section.index) && !symbol.is_section() && !symbol.name.is_empty() {
+        if symbol.section == Some(section.index) && !symbol.is_section() && !symbol.is_named(b"") {
             count += 1;
         }
     }
@@ -39,7 +39,7 @@ pub(super) fn read(
     }
     for symbol in object.elf().symbols() {
         let symbol = symbol?;
-        if symbol.section != Some(section.index) || symbol.is_section() || symbol.name.is_empty() {
+        if symbol.section != Some(section.index) || symbol.is_section() || symbol.is_named(b"") {
             continue;
         }
         let find = || {

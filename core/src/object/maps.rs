@@ -10,6 +10,7 @@ use crate::arena::{Arena, Growing, Part};
 use crate::btf::{Kind, Member, Type, TypeId, Types};
 
 /// What a map comes from.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MapOrigin {
@@ -23,9 +24,12 @@ pub enum MapOrigin {
     Data(DataSection),
     /// The `.kconfig` externs.
     Kconfig,
+    /// A variable in `.struct_ops` or `.struct_ops.link`: a table of programs for the kernel.
+    StructOps,
 }
 
 /// Which global data a section holds.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataSection {
     /// `.rodata` and its like: programs may only read it, and it is frozen when filled.
@@ -37,6 +41,7 @@ pub enum DataSection {
 }
 
 /// Whether and how a map is pinned (libbpf: `enum libbpf_pin_type`).
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pinning {
     /// Not at all.
@@ -46,6 +51,7 @@ pub enum Pinning {
 }
 
 /// A map as the object declares it: sizes in bytes, numbers as the kernel's `BPF_MAP_CREATE` takes them.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Map {
@@ -78,9 +84,12 @@ pub struct Map {
 
 /// Global data goes to arrays of one element.
 const ARRAY: u32 = 2;
-const PROG_ARRAY: u32 = 3;
-const ARRAY_OF_MAPS: u32 = 12;
-const HASH_OF_MAPS: u32 = 13;
+pub(super) const PROG_ARRAY: u32 = 3;
+pub(super) const ARRAY_OF_MAPS: u32 = 12;
+pub(super) const HASH_OF_MAPS: u32 = 13;
+const STRUCT_OPS: u32 = 26;
+/// `BPF_F_LINK`: a struct_ops map that a link registers.
+const LINK: u32 = 1 << 13;
 /// `BPF_MAP_TYPE_ARENA`
 pub(crate) const ARENA: u32 = 33;
 /// The section of variables that live in the object's arena map.
@@ -98,6 +107,7 @@ impl Map {
             MapOrigin::Data(DataSection::Rodata) => 4,
             MapOrigin::Data(DataSection::Data) => 5,
             MapOrigin::Data(DataSection::Bss) => 6,
+            MapOrigin::StructOps => 7,
         };
         Self {
             extra: 0,
@@ -129,6 +139,7 @@ impl Map {
             3 => MapOrigin::Kconfig,
             4 => MapOrigin::Data(DataSection::Rodata),
             5 => MapOrigin::Data(DataSection::Data),
+            7 => MapOrigin::StructOps,
             _ => MapOrigin::Data(DataSection::Bss),
         }
     }
@@ -143,7 +154,7 @@ impl Map {
     #[must_use]
     pub fn name<'obj>(&self, object: &Object<'obj>, local: Option<&Types<'obj>>) -> &'obj [u8] {
         match self.origin() {
-            MapOrigin::Btf | MapOrigin::Inner => {
+            MapOrigin::Btf | MapOrigin::Inner | MapOrigin::StructOps => {
                 local.and_then(|types| types.string(self.name).ok()).unwrap_or(&[])
             }
             MapOrigin::Legacy => object.symbol_name(self.name),
@@ -198,11 +209,17 @@ impl Map {
         self.section_offset
     }
 
-    /// The first contents of global data, or of an arena; none for `.bss`, which is zero, and for all other maps.
+    /// The first contents of global data, of an arena, or (as the object lays it out) of a struct_ops table; none for `.bss`, which is zero, and for all other maps.
     #[must_use]
     pub fn initial_data<'obj>(&self, object: &Object<'obj>) -> &'obj [u8] {
         match self.origin() {
             MapOrigin::Data(_) => object.elf().section(self.section).map_or(&[], |section| section.data.data()),
+            MapOrigin::StructOps => {
+                let section = object.elf().section(self.section).map_or(&[][..], |section| section.data.data());
+                let start = usize::try_from(self.section_offset).unwrap_or(usize::MAX);
+                let end = start.saturating_add(self.value_size as usize);
+                section.get(start..end).unwrap_or(&[])
+            }
             MapOrigin::Btf if self.map_type == ARENA => {
                 let section = object.elf().section_by_name(ARENA_SECTION).ok().flatten();
                 section.map_or(&[], |section| section.data.data())
@@ -222,9 +239,9 @@ pub(super) fn read<'buf>(
     let mut maps = arena.grow::<Map>(Part::Maps);
     for section in object.elf().sections() {
         let section = section?;
-        if legacy_maps::is_legacy(section.name) {
+        if legacy_maps::is_legacy(section.name()) {
             legacy_maps::read(object, &section, &mut maps)?;
-        } else if section.name == b".maps" {
+        } else if section.is_named(b".maps") {
             let local = local.ok_or(ObjectError::MapsWithoutBtf)?;
             read_btf_maps(local, &section, &mut maps)?;
         }
@@ -249,6 +266,14 @@ pub(super) fn read<'buf>(
         };
         maps.push(map)?;
     }
+    if let Some(local) = local {
+        for section in object.elf().sections() {
+            let section = section?;
+            if is_struct_ops(section.name) {
+                read_struct_ops(local, &section, &mut maps)?;
+            }
+        }
+    }
     if maps.len() >= usize::from(u16::MAX) {
         return Err(ObjectError::TooMany);
     }
@@ -261,7 +286,7 @@ pub(super) fn read<'buf>(
 
 fn data_section(section: &Section<'_>) -> Option<DataSection> {
     let is = |base: &[u8]| {
-        section.name.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+        section.name().strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
     };
     if section.size() == 0 || section.is_code() {
         return None;
@@ -284,7 +309,7 @@ fn data_map(section: &Section<'_>, kind: DataSection, types: Option<&DataTypes<'
     if kind == DataSection::Rodata {
         map.flags = RDONLY_PROG;
     }
-    if let Some((types, ty)) = types.and_then(|types| Some((types, types.find(section.name).ok()??))) {
+    if let Some((types, ty)) = types.and_then(|types| Some((types, types.find(section.name()).ok()??))) {
         map.value_type = ty.id().0;
         if types.has_global(&ty) {
             map.flags |= MMAPABLE;
@@ -355,6 +380,40 @@ fn read_btf_maps(
     Ok(())
 }
 
+/// Whether a section holds struct_ops tables (libbpf: `bpf_object__elf_collect`); those behind a `?` are made only when
+/// asked for.
+fn is_struct_ops(name: &[u8]) -> bool {
+    matches!(name.strip_prefix(b"?").unwrap_or(name), b".struct_ops" | b".struct_ops.link")
+}
+
+/// libbpf: `init_struct_ops_maps`
+fn read_struct_ops(
+    local: &Types<'_>,
+    section: &Section<'_>,
+    maps: &mut Growing<'_, '_, Map>,
+) -> Result<(), ObjectError> {
+    let Some(datasec) = find_datasec(local, section.name)? else { return Ok(()) };
+    for place in datasec.section_vars() {
+        let var = local.get(place.type_id)?;
+        let definition = local.skip_modifiers(var.type_id())?;
+        if definition.kind() != Kind::Struct {
+            return Err(ObjectError::BadMapDefinition { id: definition.id() });
+        }
+        let mut map = Map::new(MapOrigin::StructOps, section.index, 0);
+        map.name = var.name_off();
+        map.definition = definition.id().0;
+        map.map_type = STRUCT_OPS;
+        map.key_size = 4;
+        map.value_size = definition.byte_size();
+        map.max_entries = 1;
+        if section.name.ends_with(b".link") {
+            map.flags = LINK;
+        }
+        maps.push(map)?;
+    }
+    Ok(())
+}
+
 /// Gives maps of `.maps` the places that their symbols have: the compiler leaves the offsets in the BTF at 0.
 fn place_btf_maps(
     elf: &Elf<'_>,
@@ -363,12 +422,12 @@ fn place_btf_maps(
 ) -> Result<(), ObjectError> {
     for symbol in elf.symbols() {
         let symbol = symbol?;
-        let Some(section) = symbol.section.filter(|_| !symbol.name.is_empty() && !symbol.is_section()) else {
+        let Some(section) = symbol.section.filter(|_| !symbol.is_named(b"") && !symbol.is_section()) else {
             continue;
         };
         maps.iter_mut()
-            .filter(|map| map.origin() == MapOrigin::Btf && map.section == section)
-            .filter(|map| local.string_is(map.name, symbol.name))
+            .filter(|map| matches!(map.origin(), MapOrigin::Btf | MapOrigin::StructOps) && map.section == section)
+            .filter(|map| local.string_is(map.name, symbol.name()))
             .for_each(|map| map.section_offset = symbol.value);
     }
     Ok(())

@@ -11,6 +11,8 @@ pub(crate) mod layout;
 mod legacy_maps;
 mod maps;
 pub mod section_name;
+mod slots;
+mod variables;
 
 pub use error::ObjectError;
 pub use externs::{Extern, ExternKind};
@@ -18,6 +20,8 @@ pub(crate) use functions::CodeSection;
 pub use functions::Function;
 pub(crate) use maps::{ARENA, ARENA_SECTION};
 pub use maps::{DataSection, Map, MapOrigin, Pinning};
+pub use slots::{Slot, SlotTarget};
+pub use variables::Variable;
 
 use crate::arena::{Arena, Part};
 use crate::btf::ext::BtfExt;
@@ -58,7 +62,7 @@ impl<'obj> Object<'obj> {
         let mut ext = None;
         for section in elf.sections() {
             let section = section?;
-            match section.name {
+            match section.name() {
                 b".BTF" => {
                     object.btf_bytes = section.data.data();
                     object.btf_at = object.offset_in_file(object.btf_bytes);
@@ -127,13 +131,13 @@ impl<'obj> Object<'obj> {
     /// The name of a section; empty for a number that is none.
     #[must_use]
     pub fn section_name(&self, section: u32) -> &'obj [u8] {
-        self.elf.section(section).map_or(&[], |section| section.name)
+        self.elf.section(section).map_or(&[], |section| section.name())
     }
 
     /// The name of a symbol; empty for a number that is none.
     #[must_use]
     pub fn symbol_name(&self, symbol: u32) -> &'obj [u8] {
-        self.elf.symbol(symbol).map_or(&[], |symbol| symbol.name)
+        self.elf.symbol(symbol).map_or(&[], |symbol| symbol.name())
     }
 
     pub(crate) fn elf(&self) -> &Elf<'obj> {
@@ -191,6 +195,12 @@ impl<'buf> Declared<'buf> {
     #[must_use]
     pub fn maps(&self) -> &'buf [Map] {
         self.maps
+    }
+
+    /// The section that a function is in.
+    #[must_use]
+    pub fn section_of(&self, function: &Function) -> u32 {
+        self.code.get(function.code()).map_or(0, CodeSection::section)
     }
 
     /// The externs.

@@ -43,6 +43,7 @@ pub struct ProgramKind<'s> {
 }
 
 /// A type to be found in the kernel's BTF for a program to be loaded.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttachBtf<'s> {
     /// The module that must have it, from `module:name`; `vmlinux` for the kernel itself.

@@ -5,6 +5,7 @@ use core::fmt;
 use crate::btf::{BtfError, Kind, TypeId};
 
 /// A fault of an access string, or of the local type that it is read against.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpecError {
@@ -84,6 +85,7 @@ impl fmt::Display for SpecError {
 impl core::error::Error for SpecError {}
 
 /// Two types cannot be compared to an end.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompareError {
@@ -120,6 +122,7 @@ impl fmt::Display for CompareError {
 impl core::error::Error for CompareError {}
 
 /// Why a candidate, found and chosen, gives no value. One byte in a kept decision.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u8)]

@@ -7,6 +7,7 @@ use crate::bytes::Endian;
 use crate::insn::{Class, Insn};
 
 /// What became of an instruction.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patched {
     /// It has the target's value.
@@ -16,6 +17,7 @@ pub enum Patched {
 }
 
 /// Why a decided value cannot be put into the instruction.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatchError {

@@ -19,6 +19,7 @@ use crate::btf::{TypeId, Types};
 use crate::bytes::Endian;
 
 /// What was decided of a relocation.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing yet: its candidates have not been searched.
@@ -46,6 +47,7 @@ pub enum Verdict {
 }
 
 /// A distinct relocation (local root type, access string, kind) and what was decided of it.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(8))]
 pub struct Decision {

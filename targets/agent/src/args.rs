@@ -26,7 +26,7 @@ pub(crate) enum Request {
     /// Print this and be done.
     Text(String),
     /// Do it.
-    Run(Command, Options),
+    Run(Command, Box<Options>),
 }
 
 /// The options of all commands; each command takes some of them.
@@ -233,7 +233,8 @@ fn read_options(command: Command, parser: &mut Parser) -> Result<Request, Troubl
             },
             Arg::Long("module-btf") => {
                 let value = parser.value()?.string()?;
-                let Some((name, file)) = value.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty())
+                let Some((name, file)) =
+                    value.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty())
                 else {
                     return Err(Trouble::Text(format!("--module-btf {value} is not NAME=FILE")));
                 };
@@ -260,7 +261,7 @@ fn read_options(command: Command, parser: &mut Parser) -> Result<Request, Troubl
     };
     match missing {
         Some(missing) => Err(Trouble::Text(format!("{missing} is missing"))),
-        None => Ok(Request::Run(command, options)),
+        None => Ok(Request::Run(command, Box::new(options))),
     }
 }
 

@@ -54,9 +54,8 @@ impl<'o> KernelSource<'o> {
         }
         let btf = match &self.options.btf {
             Some(path) => read_btf(path)?,
-            None => KernelBtf::open().map_err(|reason| {
-                Failure::Job(format!("{file}: {}", NoKernelBtf { object, plan, reason }))
-            })?,
+            None => KernelBtf::open()
+                .map_err(|reason| Failure::Job(format!("{file}: {}", NoKernelBtf { object, plan, reason })))?,
         };
         Ok(self.vmlinux.get_or_init(|| btf))
     }

@@ -13,9 +13,7 @@ const MAX_ELEMENTS: u32 = 4096;
 
 /// The struct or union called `name`.
 pub(crate) fn find_struct<'l>(types: &Types<'l>, name: &str) -> Option<Type<'l>> {
-    let is_it = |ty: &Type<'l>| {
-        ty.kind().is_composite() && types.name(ty).is_ok_and(|found| found == name.as_bytes())
-    };
+    let is_it = |ty: &Type<'l>| ty.kind().is_composite() && types.name(ty).is_ok_and(|found| found == name.as_bytes());
     types.btf().iter().map_while(Result::ok).find(is_it)
 }
 
@@ -158,8 +156,10 @@ impl Decoder<'_, '_> {
 
 /// Bytes as a hex dump of one line, with their ASCII beside.
 pub(crate) fn hex_and_ascii(bytes: &[u8]) -> String {
-    let ascii: String =
-        bytes.iter().map(|&byte| if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' }).collect();
+    let ascii: String = bytes
+        .iter()
+        .map(|&byte| if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' })
+        .collect();
     format!("{}  {ascii}", crate::output::hex(bytes))
 }
 

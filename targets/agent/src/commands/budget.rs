@@ -1,9 +1,10 @@
 //! `corelo budget`: the bytes of arena that an object needs.
 
 use corelo_core::arena::{ALIGN, Arena, Part};
-use corelo_core::link::{LinkCause, LinkedProgram, Placement, Reference};
+use corelo_core::link::LinkedProgram;
+use corelo_core::object::section_name;
 use corelo_core::prepare::Prepared;
-use corelo_loader::report::LinkReport;
+use corelo_loader::load::{LoadOptions, rehearse};
 use serde_json::{Map, Value, json};
 
 use crate::args::Options;
@@ -11,6 +12,7 @@ use crate::buffer::with_buffer;
 use crate::failure::Failure;
 use crate::output::Out;
 use crate::prepare::{KernelSource, prepare, read_file};
+use crate::session;
 
 /// Bytes of the whole and of its parts, in the order in which they are taken.
 struct Budget {
@@ -22,12 +24,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let bytes = read_file(&options.file)?;
     let file = options.file.display().to_string();
     let kernel = KernelSource::new(options);
+    let name = session::object_name(&options.file);
     let budget = with_buffer(options.arena, |buffer| {
         let mut arena = Arena::new(buffer);
-        let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
-        let searching = arena.high_water();
-        let largest = rehearse(&ready.prepared, &file, &mut arena)?;
-        Ok(count(&ready.prepared, &arena, searching, largest))
+        let prepared = prepare(&bytes, &file, &kernel, &mut arena)?.prepared;
+        let kept = arena.used();
+        rehearse(&prepared, &LoadOptions::new(&name), &mut arena)
+            .map_err(|error| session::failure(&prepared, &file, error))?;
+        Ok(count(&prepared, &mut arena, kept))
     })?;
     let mut out = Out::new();
     if options.emit_rust {
@@ -54,52 +58,53 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 /// Bytes of scratch that one linked program takes, by part.
 type Scratch = [(Part, usize); 5];
 
-/// Links every program in scratch, and gives what the largest takes.
-fn rehearse(prepared: &Prepared<'_>, file: &str, arena: &mut Arena<'_>) -> Result<Scratch, Failure> {
-    let mut largest = scratch_of(None);
-    let total = |scratch: &Scratch| scratch.iter().map(|(_, bytes)| bytes).sum::<usize>();
-    for (number, _) in prepared.declared().programs() {
-        match prepared.program(number, &mut arena.scratch()) {
-            Ok(linked) => {
-                let scratch = scratch_of(Some(&linked));
-                if total(&scratch) > total(&largest) {
-                    largest = scratch;
-                }
-            }
-            Err(error) => match error.cause {
-                LinkCause::Arena(full) => return Err(full.into()),
-                _ => {
-                    let report = LinkReport { prepared, program: number, error };
-                    return Err(Failure::Job(format!("{file}: {report}")));
-                }
-            },
-        }
-    }
-    Ok(largest)
-}
-
-fn scratch_of(linked: Option<&LinkedProgram<'_>>) -> Scratch {
-    let bytes = |size: fn(&LinkedProgram<'_>) -> usize| linked.map_or(0, size);
-    [
-        (Part::Insns, bytes(|linked| size_of_val(&*linked.insns))),
-        (Part::Layout, bytes(|linked| linked.placements.len() * size_of::<Placement>())),
-        (Part::References, bytes(|linked| linked.references.len() * size_of::<Reference>())),
-        (Part::FuncInfo, bytes(|linked| linked.func_info.0.len())),
-        (Part::LineInfo, bytes(|linked| linked.line_info.0.len())),
-    ]
-}
-
-/// Puts the parts together. They add up to the whole: what is left over is said too.
-fn count(prepared: &Prepared<'_>, arena: &Arena<'_>, searching: usize, largest: Scratch) -> Budget {
+/// Puts the parts together. They add up to the whole: `kept` is what preparing keeps.
+fn count(prepared: &Prepared<'_>, arena: &mut Arena<'_>, kept: usize) -> Budget {
     let arena_bytes = arena.high_water();
+    let all_kept = arena.used();
     let mut parts = vec![(Part::HighWater.name(), ALIGN)];
     parts.extend(prepared.parts().map(|(part, bytes)| (part.name(), bytes.next_multiple_of(ALIGN))));
-    // Where the search needed more for a moment than linking does, linking adds nothing.
-    if arena_bytes > searching {
-        parts.extend(largest.map(|(part, bytes)| (part.name(), bytes.next_multiple_of(ALIGN))));
+    parts.push((Part::Descriptors.name(), all_kept.saturating_sub(kept)));
+    // The largest scratch is a program's as a rule, and then told by its parts; else it is that of the object's BTF, or
+    // what the search needed for a moment.
+    let peak = arena_bytes.saturating_sub(all_kept);
+    match largest_program(prepared, arena).filter(|scratch| total(scratch) == peak) {
+        Some(scratch) => parts.extend(scratch.map(|(part, bytes)| (part.name(), bytes))),
+        None => parts.push(("scratch", peak)),
     }
     let sum: usize = parts.iter().map(|(_, bytes)| bytes).sum();
-    parts.push(("transient", arena_bytes.saturating_sub(sum)));
+    parts.push(("other", arena_bytes.saturating_sub(sum)));
     parts.retain(|&(_, bytes)| bytes > 0);
     Budget { arena_bytes, parts }
+}
+
+fn total(scratch: &Scratch) -> usize {
+    scratch.iter().map(|(_, bytes)| bytes).sum()
+}
+
+/// What the largest program takes. Those that cannot be linked are not loaded by default, or the rehearsal had failed.
+fn largest_program(prepared: &Prepared<'_>, arena: &mut Arena<'_>) -> Option<Scratch> {
+    let mut largest: Option<Scratch> = None;
+    for (number, function) in prepared.declared().programs() {
+        if section_name::split_optional(prepared.section_name(function)).1 {
+            continue;
+        }
+        let Ok(linked) = prepared.program(number, &mut arena.scratch()) else { continue };
+        let scratch = scratch_of(&linked);
+        if largest.is_none_or(|largest| total(&scratch) > total(&largest)) {
+            largest = Some(scratch);
+        }
+    }
+    largest
+}
+
+fn scratch_of(linked: &LinkedProgram<'_>) -> Scratch {
+    [
+        (Part::Insns, size_of_val(&*linked.insns)),
+        (Part::Layout, size_of_val(linked.placements)),
+        (Part::References, size_of_val(linked.references)),
+        (Part::FuncInfo, linked.func_info.0.len()),
+        (Part::LineInfo, linked.line_info.0.len()),
+    ]
+    .map(|(part, bytes)| (part, bytes.next_multiple_of(ALIGN)))
 }

@@ -115,9 +115,8 @@ impl Row {
 /// The candidates in vmlinux, each with what it gives alone; of modules, only what was taken.
 fn candidate_list(ready: &Ready<'_>, relocation: &Relocation<'_>) -> Vec<Value> {
     let tried = candidates(&ready.prepared, &relocation.relo);
-    let mut list: Vec<Value> = tried
-        .map(|tried| json!({ "id": tried.id.0, "btf": "vmlinux", "result": tried.to_string() }))
-        .collect();
+    let mut list: Vec<Value> =
+        tried.map(|tried| json!({ "id": tried.id.0, "btf": "vmlinux", "result": tried.to_string() })).collect();
     if let (true, Some((id, btf))) = (list.is_empty(), relocation.decision.target()) {
         list.push(json!({ "id": id.0, "btf": btf_name(btf, &ready.modules), "result": "taken" }));
     }

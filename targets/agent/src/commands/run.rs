@@ -40,8 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let mut arena = Arena::new(buffer);
         let ready = prepare(bytes, &file, &kernel, &mut arena)?;
         let shape = Shape::new(options, &ready, &file)?;
-        let (collection, kernel_times) =
-            session::load(&ready.prepared, &file, &LoadOptions::new(&name), &mut arena)?;
+        let (collection, kernel_times) = session::load(&ready.prepared, &file, &LoadOptions::new(&name), &mut arena)?;
         let start = Instant::now();
         let (mut rings, names) = rings(&collection)?;
         let links = attach(&collection, &file)?;
@@ -129,8 +128,13 @@ fn attach(collection: &Collection<'_, '_>, file: &str) -> Result<Vec<Link>, Fail
         if collection.program(number).is_none() {
             continue;
         }
-        let place =
-            || format!("{file}: program {} (section {})", text(prepared.function_name(function)), text(prepared.section_name(function)));
+        let place = || {
+            format!(
+                "{file}: program {} (section {})",
+                text(prepared.function_name(function)),
+                text(prepared.section_name(function))
+            )
+        };
         match collection.attach(number) {
             Ok(Some(link)) => links.push(link),
             Ok(None) => eprintln!("corelo: note: {}: not attached: its section names no target", place()),
@@ -164,7 +168,8 @@ impl Printer<'_, '_> {
                 tv_sec: left.as_secs().try_into().unwrap_or(i32::MAX.into()),
                 tv_nsec: left.subsec_nanos().into(),
             });
-            let mut fds = [PollFd::from_borrowed_fd(set.as_fd(), PollFlags::IN), PollFd::new(&stop.reader, PollFlags::IN)];
+            let mut fds =
+                [PollFd::from_borrowed_fd(set.as_fd(), PollFlags::IN), PollFd::new(&stop.reader, PollFlags::IN)];
             match rustix::event::poll(&mut fds, timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(Failure::Job(format!("poll: {errno}"))),

@@ -1,0 +1,110 @@
+//! What a definition puts into a map from the start: the pointers of `.values = { [0] = &inner }`.
+//!
+//! The compiler leaves a relocation in `.rel.maps` for each (libbpf: `bpf_object__collect_map_relos`).
+
+use elf::abi::SHT_REL;
+
+use super::elf::{Rel, Rels};
+use super::error::ObjectError;
+use super::maps::{ARRAY_OF_MAPS, HASH_OF_MAPS, PROG_ARRAY};
+use super::{CodeSection, Declared, Function, Map, MapOrigin, Object};
+use crate::btf::Types;
+
+/// What fills a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotTarget {
+    /// The map of this number.
+    Map(usize),
+    /// The program that is the function of this number.
+    Program(usize),
+}
+
+/// A slot of a map that is filled from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The number of the map.
+    pub map: usize,
+    /// The number of the slot: the key.
+    pub index: u32,
+    /// What goes there.
+    pub target: SlotTarget,
+}
+
+/// Bytes of a pointer in an object, whatever the kernel's are.
+const POINTER_SIZE: u64 = 8;
+
+/// The relocations of a section that holds no code.
+pub(crate) fn rels_of<'o>(object: &Object<'o>, section: u32) -> Result<Rels<'o>, ObjectError> {
+    for rels in object.elf().sections() {
+        let rels = rels?;
+        if rels.kind() == SHT_REL && rels.info() == section {
+            return Rels::parse(&rels);
+        }
+    }
+    Ok(Rels::none(object.endian()))
+}
+
+impl<'buf> Declared<'buf> {
+    /// Every slot that is filled from the start, in the order of the relocations.
+    pub(crate) fn slots<'s>(
+        &'s self,
+        object: &'s Object<'_>,
+        local: &'s Types<'_>,
+    ) -> Result<impl Iterator<Item = Result<Slot, ObjectError>> + use<'s, 'buf>, ObjectError> {
+        let section = self.maps.iter().find(|map| map.origin() == MapOrigin::Btf).map_or(0, Map::section);
+        let rels = match section {
+            0 => Rels::none(object.endian()),
+            section => rels_of(object, section)?,
+        };
+        Ok((0..rels.len()).map_while(move |number| rels.get(number)).map(move |rel| self.slot(object, local, section, rel)))
+    }
+
+    fn slot(&self, object: &Object<'_>, local: &Types<'_>, section: u32, rel: Rel) -> Result<Slot, ObjectError> {
+        let bad = ObjectError::BadSlot { symbol: rel.symbol, offset: rel.offset };
+        let symbol = object.elf().symbol(rel.symbol)?;
+        let before = |map: &Map| {
+            map.origin() == MapOrigin::Btf && map.section() == section && map.section_offset() <= rel.offset
+        };
+        // The map in which the pointer lies is the last one that starts before it.
+        let holders = self.maps.iter().enumerate().filter(|(_, map)| before(map));
+        let (number, map) = holders.max_by_key(|(_, map)| map.section_offset()).ok_or(bad)?;
+        let definition = local.get(map.definition())?;
+        let values = definition.members().last().ok_or(bad)?;
+        if local.string(values.name_off)? != b"values" {
+            return Err(bad);
+        }
+        let start = map.section_offset().saturating_add(u64::from(values.bit_offset / 8));
+        let place = rel.offset.checked_sub(start).filter(|place| place.is_multiple_of(POINTER_SIZE)).ok_or(bad)?;
+        let index = u32::try_from(place / POINTER_SIZE).map_err(|_| bad)?;
+        let target = match map.map_type {
+            // A hash has keys that are slot numbers only where they are of that size.
+            HASH_OF_MAPS if map.key_size != 4 => return Err(bad),
+            ARRAY_OF_MAPS | HASH_OF_MAPS => {
+                let is_it = |map: &Map| {
+                    map.origin() == MapOrigin::Btf
+                        && symbol.section == Some(map.section())
+                        && map.section_offset() == symbol.value
+                };
+                SlotTarget::Map(self.maps.iter().position(is_it).ok_or(bad)?)
+            }
+            PROG_ARRAY => {
+                let function = self.function_of(symbol.section.ok_or(bad)?, symbol.value).ok_or(bad)?;
+                if !self.functions.get(function).is_some_and(Function::is_program) {
+                    return Err(bad);
+                }
+                SlotTarget::Program(function)
+            }
+            _ => return Err(bad),
+        };
+        Ok(Slot { map: number, index, target })
+    }
+
+    /// The number of the function that starts at byte `offset` of a section.
+    pub(crate) fn function_of(&self, section: u32, offset: u64) -> Option<usize> {
+        let code = self.code.binary_search_by_key(&section, CodeSection::section).ok()?;
+        let insn_start = offset / crate::insn::INSN_SIZE as u64;
+        self.functions
+            .iter()
+            .position(|function| function.code() == code && u64::from(function.insn_start()) == insn_start)
+    }
+}

@@ -1,0 +1,56 @@
+//! Global variables by name: where they lie in the maps of global data.
+
+use super::maps::find_datasec;
+use super::{Declared, MapOrigin, Object, ObjectError};
+use crate::btf::{Kind, TypeId, Types};
+
+/// A global variable, and its place in a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// The number of the map that its section is loaded as.
+    pub map: usize,
+    /// Where it starts in the map's only value, in bytes.
+    pub byte_offset: u32,
+    /// Bytes that it takes.
+    pub byte_size: u32,
+    /// Its type in the object's BTF.
+    pub type_id: TypeId,
+}
+
+impl Declared<'_> {
+    /// The global variable of this name; `None` where no map of global data has one. Static variables have no names
+    /// that tell them apart, so they are not found.
+    pub(crate) fn variable(
+        &self,
+        object: &Object<'_>,
+        local: &Types<'_>,
+        name: &[u8],
+    ) -> Result<Option<Variable>, ObjectError> {
+        for (number, map) in self.maps.iter().enumerate() {
+            if !matches!(map.origin(), MapOrigin::Data(_)) {
+                continue;
+            }
+            let section = map.section();
+            let Some(datasec) = find_datasec(local, object.section_name(section))? else { continue };
+            let place = datasec.section_vars().find(|place| {
+                local.get(place.type_id).is_ok_and(|var| {
+                    const STATIC: u32 = 0;
+                    var.kind() == Kind::Var && var.linkage() != STATIC && local.string_is(var.name_off(), name)
+                })
+            });
+            let Some(place) = place else { continue };
+            let var = local.get(place.type_id)?;
+            // Compilers leave the offsets in the BTF at 0; the symbol knows.
+            let mut symbols = object.elf().symbols().filter_map(Result::ok);
+            let symbol =
+                symbols.find(|symbol| symbol.section == Some(section) && !symbol.is_local() && symbol.name == name);
+            let byte_offset = symbol.map_or(Some(place.byte_offset), |symbol| u32::try_from(symbol.value).ok());
+            let (Some(byte_offset), byte_size) = (byte_offset, local.byte_size(var.type_id())?) else { continue };
+            if byte_offset.checked_add(byte_size).is_none_or(|end| end > map.value_size) {
+                return Err(ObjectError::BadSection { section });
+            }
+            return Ok(Some(Variable { map: number, byte_offset, byte_size, type_id: var.type_id() }));
+        }
+        Ok(None)
+    }
+}

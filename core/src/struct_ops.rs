@@ -1,0 +1,274 @@
+//! struct_ops: a table of programs as the object has it, moved to where the kernel's table has its members.
+//!
+//! The object's struct and the kernel's need not be laid out alike, nor have the same members (libbpf:
+//! `bpf_map__init_kern_struct_ops`): members are found by name; those that the kernel lacks are dropped where they are
+//! zero, and refused where they are not.
+
+use core::fmt;
+
+use crate::btf::{BtfError, Kind, Member, TypeId, Types};
+use crate::object::{Declared, Map, MapOrigin, Object, ObjectError, rels_of};
+
+/// Why a struct_ops table does not fit the kernel. Members are numbered in the object's struct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum StructOpsError {
+    /// The map is no struct_ops table.
+    NoTable,
+    /// The kernel has no struct of the table's name.
+    NoType,
+    /// The kernel has no `bpf_struct_ops_NAME` that holds the struct: it is not one that programs can implement.
+    NoValueType,
+    /// The kernel's struct lacks a member that is not zero.
+    NoMember {
+        /// The member.
+        member: u32,
+    },
+    /// A member is a bitfield.
+    Bitfield {
+        /// The member.
+        member: u32,
+    },
+    /// A member is of another kind in the kernel's struct.
+    OtherKind {
+        /// The member.
+        member: u32,
+    },
+    /// A member is of another size in the kernel's struct.
+    OtherSize {
+        /// The member.
+        member: u32,
+        /// Bytes in the object.
+        local_size: u32,
+        /// Bytes in the kernel.
+        target_size: u32,
+    },
+    /// A pointer of the table is to something that is no struct_ops program, or is not at a member.
+    BadPointer {
+        /// What it points to.
+        symbol: u32,
+        /// Where in the section it is, in bytes.
+        offset: u64,
+    },
+    /// One program is given for members that the kernel numbers differently.
+    TwoMembers {
+        /// The function.
+        function: usize,
+    },
+    /// The object file is at fault.
+    Object(ObjectError),
+    /// A type cannot be read.
+    Btf(BtfError),
+}
+
+impl From<BtfError> for StructOpsError {
+    fn from(error: BtfError) -> Self {
+        Self::Btf(error)
+    }
+}
+
+impl From<ObjectError> for StructOpsError {
+    fn from(error: ObjectError) -> Self {
+        Self::Object(error)
+    }
+}
+
+impl fmt::Display for StructOpsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NoTable => f.write_str("not a struct_ops table"),
+            Self::NoType => f.write_str("the kernel has no struct of this name"),
+            Self::NoValueType => f.write_str("the kernel's struct is not one that programs can implement"),
+            Self::NoMember { member } => write!(f, "member {member} is set, and the kernel's struct lacks it"),
+            Self::Bitfield { member } => write!(f, "member {member} is a bitfield"),
+            Self::OtherKind { member } => write!(f, "member {member} is of another kind in the kernel's struct"),
+            Self::OtherSize { member, local_size, target_size } => {
+                write!(f, "member {member} takes {local_size} bytes, in the kernel's struct {target_size}")
+            }
+            Self::BadPointer { symbol, offset } => write!(
+                f,
+                "pointer to symbol [{symbol}] at byte {offset} of its section is none from a member to a struct_ops program"
+            ),
+            Self::TwoMembers { function } => {
+                write!(f, "function #{function} is given for members that the kernel numbers differently")
+            }
+            Self::Object(error) => error.fmt(f),
+            Self::Btf(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for StructOpsError {}
+
+/// A struct_ops table in terms of the kernel's types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StructOps {
+    /// The struct that programs implement: what they are loaded for.
+    pub type_id: TypeId,
+    /// The struct that the kernel wraps around it: the map's value.
+    pub value_type_id: TypeId,
+    /// Bytes of the map's value.
+    pub value_size: u32,
+    /// Where in the value the table starts, in bytes.
+    pub data_offset: u32,
+}
+
+/// All that is needed to look at the tables of an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tables<'t> {
+    pub(crate) object: &'t Object<'t>,
+    pub(crate) declared: &'t Declared<'t>,
+    pub(crate) local: &'t Types<'t>,
+    pub(crate) kernel: &'t Types<'t>,
+}
+
+/// What goes to a member of the kernel's struct.
+enum Content<'o> {
+    Bytes(&'o [u8]),
+    Program(usize),
+    /// Nothing: a null pointer, or a member that the kernel lacks.
+    None,
+}
+
+impl<'t> Tables<'t> {
+    /// Puts the kernel's types together: `type_id` is the struct of the table's name, `value_type_id` what may wrap it.
+    pub(crate) fn describe(&self, type_id: TypeId, value_type_id: TypeId) -> Result<StructOps, StructOpsError> {
+        let value = self.kernel.get(value_type_id)?;
+        let holds = |member: &Member| member.type_id == type_id;
+        let data = value.members().find(holds).ok_or(StructOpsError::NoValueType)?;
+        Ok(StructOps { type_id, value_type_id, value_size: value.byte_size(), data_offset: data.bit_offset / 8 })
+    }
+
+    /// The program that a table has at byte `offset` of its struct.
+    fn program_at(&self, map: &Map, offset: u32) -> Result<Option<usize>, StructOpsError> {
+        let place = map.section_offset().saturating_add(u64::from(offset));
+        let Some(rel) = rels_of(self.object, map.section())?.iter().find(|rel| rel.offset == place) else {
+            return Ok(None);
+        };
+        let symbol = self.object.elf().symbol(rel.symbol)?;
+        let function = symbol.section.and_then(|section| self.declared.function_of(section, symbol.value));
+        let is_ours = |&number: &usize| {
+            let function = self.declared.functions().get(number);
+            function.is_some_and(|function| {
+                let section = self.object.section_name(self.declared.section_of(function));
+                let section = section.strip_prefix(b"?").unwrap_or(section);
+                section.starts_with(b"struct_ops")
+            })
+        };
+        let bad = StructOpsError::BadPointer { symbol: rel.symbol, offset: rel.offset };
+        function.filter(is_ours).map(Some).ok_or(bad)
+    }
+
+    /// Calls `each` with the number of every member of the kernel's struct that the table sets, where it is in that
+    /// struct, and what goes there.
+    fn walk(
+        &self,
+        map: &Map,
+        ops: &StructOps,
+        mut each: impl FnMut(u32, u32, Content<'_>) -> Result<(), StructOpsError>,
+    ) -> Result<(), StructOpsError> {
+        let data = map.initial_data(self.object);
+        let local = self.local.get(map.definition())?;
+        let target = self.kernel.get(ops.type_id)?;
+        for (number, member) in (0u32..).zip(local.members()) {
+            let byte_offset = member.bit_offset / 8;
+            let local_size = self.local.byte_size(member.type_id)?;
+            let start = byte_offset as usize;
+            // A section of zeros only may be left out of the file.
+            let bytes = data.get(start..start.saturating_add(local_size as usize)).unwrap_or(&[]);
+            let program = self.program_at(map, byte_offset)?;
+            let name = self.local.string(member.name_off)?;
+            let found = (0u32..).zip(target.members()).find(|(_, other)| self.kernel.string_is(other.name_off, name));
+            let Some((target_number, other)) = found else {
+                if bytes.iter().any(|&byte| byte != 0) {
+                    return Err(StructOpsError::NoMember { member: number });
+                }
+                continue;
+            };
+            if member.bitfield_size != 0 || other.bitfield_size != 0 {
+                return Err(StructOpsError::Bitfield { member: number });
+            }
+            let (ty, other_ty) =
+                (self.local.skip_modifiers(member.type_id)?, self.kernel.skip_modifiers(other.type_id)?);
+            if ty.kind() != other_ty.kind() {
+                return Err(StructOpsError::OtherKind { member: number });
+            }
+            let content = if ty.kind() == Kind::Ptr {
+                program.map_or(Content::None, Content::Program)
+            } else {
+                let target_size = self.kernel.byte_size(other.type_id)?;
+                if local_size != target_size {
+                    return Err(StructOpsError::OtherSize { member: number, local_size, target_size });
+                }
+                Content::Bytes(bytes)
+            };
+            each(target_number, other.bit_offset / 8, content)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the table into `value`, which starts as zeros; calls `program` with the place in `value` and the number
+    /// of the function of each member that is a program.
+    pub(crate) fn write(
+        &self,
+        map: &Map,
+        ops: &StructOps,
+        value: &mut [u8],
+        mut program: impl FnMut(&mut [u8], usize),
+    ) -> Result<(), StructOpsError> {
+        self.walk(map, ops, |_, offset, content| {
+            let start = ops.data_offset.saturating_add(offset) as usize;
+            let room = value.get_mut(start..).unwrap_or_default();
+            match content {
+                Content::Bytes(bytes) => {
+                    if let Some(place) = room.get_mut(..bytes.len()) {
+                        place.copy_from_slice(bytes);
+                    }
+                }
+                Content::Program(function) => program(room.get_mut(..8).unwrap_or_default(), function),
+                Content::None => {}
+            }
+            Ok(())
+        })
+    }
+
+    /// The kernel's struct and the number of the member that a program implements; `None` where no table has it.
+    pub(crate) fn member_of(
+        &self,
+        function: usize,
+        describe: impl Fn(usize) -> Result<StructOps, StructOpsError>,
+    ) -> Result<Option<(TypeId, u32)>, StructOpsError> {
+        let mut found = None;
+        for (number, map) in self.declared.maps().iter().enumerate() {
+            if map.origin() != MapOrigin::StructOps || !self.has(map, function)? {
+                continue;
+            }
+            let ops = describe(number)?;
+            self.walk(map, &ops, |member, _, content| {
+                if !matches!(content, Content::Program(program) if program == function) {
+                    return Ok(());
+                }
+                if found.is_some_and(|before| before != (ops.type_id, member)) {
+                    return Err(StructOpsError::TwoMembers { function });
+                }
+                found = Some((ops.type_id, member));
+                Ok(())
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// Whether a table names a program at all.
+    fn has(&self, map: &Map, function: usize) -> Result<bool, StructOpsError> {
+        let end = map.section_offset().saturating_add(u64::from(map.value_size));
+        let rels = rels_of(self.object, map.section())?;
+        for rel in rels.iter().filter(|rel| (map.section_offset()..end).contains(&rel.offset)) {
+            let symbol = self.object.elf().symbol(rel.symbol)?;
+            if symbol.section.and_then(|section| self.declared.function_of(section, symbol.value)) == Some(function) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

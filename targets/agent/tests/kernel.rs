@@ -1,0 +1,270 @@
+//! The commands that load into the running kernel. They need root and a kernel with BTF.
+
+mod common;
+
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{corelo, fixture, has_kernel, lines};
+
+#[test]
+fn run_reports_the_processes_that_the_test_starts() {
+    if !has_kernel() {
+        return;
+    }
+    let run = Command::new(env!("CARGO_BIN_EXE_corelo"))
+        .args(["run", "--for", "3", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Long after the programs are attached, long before the end.
+    sleep(Duration::from_millis(1200));
+    let mut started = Vec::new();
+    for code in [0, 7, 255] {
+        let mut child = Command::new("/bin/sh").args(["-c", &format!("exit {code}")]).spawn().unwrap();
+        started.push((child.id(), code, 0));
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+    }
+    let mut killed = Command::new("/bin/sleep").arg("100").spawn().unwrap();
+    sleep(Duration::from_millis(100));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+
+    let output = run.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let rows = lines(std::str::from_utf8(&output.stdout).unwrap());
+    // Records name processes as the root namespace does.
+    let is_root_namespace = std::fs::read_link("/proc/self/ns/pid").unwrap().as_os_str() == "pid:[4026531836]";
+    if !is_root_namespace {
+        let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
+        assert!(!required, "CORELO_REQUIRE_KERNEL=1 in a pid namespace");
+        println!("skipped: pids are not comparable, this test runs in a pid namespace");
+        return;
+    }
+    let parent = std::process::id();
+    let find = |event: &str, pid: u32| {
+        rows.iter()
+            .find(|row| row["event"] == event && row["pid"] == pid)
+            .unwrap_or_else(|| panic!("no {event} of {pid}"))
+    };
+    for (pid, code, signal) in started {
+        let exec = find("exec", pid);
+        assert_eq!(
+            (&exec["ppid"], &exec["comm"], &exec["filename"]),
+            (&parent.into(), &"sh".into(), &"/bin/sh".into())
+        );
+        let exit = find("exit", pid);
+        assert_eq!((&exit["ppid"], &exit["comm"]), (&parent.into(), &"sh".into()));
+        assert_eq!((&exit["exit_code"], &exit["exit_signal"]), (&code.into(), &signal.into()));
+        let duration = exit["duration_ns"].as_u64().unwrap();
+        assert!((1..3_000_000_000).contains(&duration), "{duration}");
+    }
+    let exit = find("exit", killed.id());
+    assert_eq!((&exit["exit_code"], &exit["exit_signal"]), (&0.into(), &9.into()));
+    assert!(exit["duration_ns"].as_u64().unwrap() >= 90_000_000);
+
+    let summary = &rows.last().unwrap()["summary"];
+    assert_eq!((&summary["programs"], &summary["attached"]), (&2.into(), &2.into()));
+    assert!(summary["patched"].as_u64().unwrap() > 0 && summary["poisoned"] == 0, "{summary}");
+    assert!(["mmap", "read"].iter().any(|source| summary["btf_source"] == *source), "{summary}");
+    let bytes = |name: &str| summary[name].as_u64().unwrap();
+    assert_eq!(bytes("arena_used"), bytes("arena_kept") + bytes("arena_scratch"));
+    assert!(bytes("arena_used") <= bytes("arena_bytes"));
+    for phase in ["object", "kernel_pass", "prepare", "maps", "programs", "attach"] {
+        assert!(summary["ms"][phase].is_f64(), "{summary}");
+    }
+    assert_eq!(bytes("events"), rows.len() as u64 - 1);
+}
+
+#[test]
+fn run_ends_at_an_interrupt_with_its_summary() {
+    if !has_kernel() {
+        return;
+    }
+    let run = Command::new(env!("CARGO_BIN_EXE_corelo")).arg("run").stdout(Stdio::piped()).spawn().unwrap();
+    sleep(Duration::from_millis(1000));
+    let kill = Command::new("/bin/kill").args(["-INT", &run.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = run.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("EVENT "), "{text}");
+    assert!(text.contains("exec  ") && text.contains("programs     2 loaded, 2 attached"), "{text}");
+}
+
+#[test]
+fn run_prints_an_objects_own_records() {
+    if !has_kernel() {
+        return;
+    }
+    let object = format!("{}/bpf/exec_monitor.bpf.o", env!("CARGO_MANIFEST_DIR"));
+    for (args, is_wanted) in [
+        (
+            &["--record", "event"][..],
+            Box::new(|text: &str| text.contains("events: kind=1 pid=") && text.contains("comm=\"true\""))
+                as Box<dyn Fn(&str) -> bool>,
+        ),
+        (
+            &["--record", "event", "--json"],
+            Box::new(|text: &str| {
+                lines(text).iter().any(|row| row["ring"] == "events" && row["record"]["comm"] == "true")
+            }),
+        ),
+        (&[], Box::new(|text: &str| text.contains("events: 0100000") && text.contains("true..."))),
+    ] {
+        let run = Command::new(env!("CARGO_BIN_EXE_corelo"))
+            .args(["run", &object, "--for", "1.5"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        sleep(Duration::from_millis(700));
+        assert!(Command::new("/bin/true").status().unwrap().success());
+        let output = run.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && is_wanted(&text), "{args:?}: {text}");
+    }
+    let missing = corelo(&["run", &object, "--record", "no_such_struct"]);
+    assert_eq!(missing.code, 2, "{}", missing.stderr);
+    assert!(missing.stderr.contains("no_such_struct"), "{}", missing.stderr);
+}
+
+#[test]
+fn an_ordinary_user_is_told_what_is_missing() {
+    if !has_kernel() {
+        return;
+    }
+    // Where the user nobody can read it.
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("corelo");
+    std::fs::copy(env!("CARGO_BIN_EXE_corelo"), &copy).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    for path in [dir.path(), copy.as_path()] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    use std::os::unix::process::CommandExt;
+    let output = Command::new(&copy).args(["run", "--for", "1"]).uid(65534).gid(65534).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("EPERM") && stderr.contains("run as root, or with CAP_BPF"), "{stderr}");
+}
+
+#[test]
+fn a_kernel_without_btf_is_told_with_the_ways_out() {
+    if !has_kernel() {
+        return;
+    }
+    // A mount namespace of its own, where the kernel's BTF is hidden.
+    let hidden = |line: &str| {
+        let script = format!("mount -t tmpfs none /sys/kernel/btf && exec {} {line}", env!("CARGO_BIN_EXE_corelo"));
+        let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    if std::path::Path::new(&format!("/boot/vmlinux-{}", release.trim())).exists() {
+        println!("skipped: this kernel's image lies in /boot and has BTF");
+        return;
+    }
+    let object = fixture("many_progs-el.o");
+    for command in [format!("relocs {object}"), format!("load {object}"), "run --for 1".into()] {
+        let (code, stderr) = hidden(&command);
+        assert_eq!((code, stderr.lines().count()), (Some(1), 1), "{stderr}");
+        for wanted in
+            [" relocation of struct ", release.trim(), "--btf FILE", "CONFIG_DEBUG_INFO_BTF", "`corelo min-btf`"]
+        {
+            assert!(stderr.contains(wanted), "{wanted}: {stderr}");
+        }
+    }
+    let (code, stderr) = hidden(&format!("load {}", fixture("nothing_asked-el.o")));
+    assert_eq!(code, Some(0), "{stderr}");
+}
+
+#[test]
+fn load_says_what_the_kernel_made_of_the_object() {
+    if !has_kernel() {
+        return;
+    }
+    for name in ["many_progs-el.o", "many_progs_legacy-el.o"] {
+        let object = fixture(name);
+        let run = corelo(&["load", &object, "--json"]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let loaded = &lines(&run.stdout)[0];
+        let programs = loaded["programs"].as_array().unwrap();
+        assert_eq!((programs.len(), loaded["patched"].clone(), loaded["poisoned"].clone()), (30, 90.into(), 0.into()));
+        assert_eq!(programs[0]["name"], "prog_00");
+        assert_eq!(programs[0]["type"], "kprobe");
+        let map = &loaded["maps"][0];
+        assert_eq!((&map["name"], &map["type"]), (&"seen".into(), &1.into()));
+        assert_eq!(programs[7]["map_ids"][0], map["id"]);
+        let skipped = corelo(&["load", &object, "--json", "--skip", "prog_00", "--skip", "prog_29"]);
+        assert_eq!(lines(&skipped.stdout)[0]["programs"].as_array().unwrap().len(), 28);
+        assert_eq!(corelo(&["load", &object, "--skip", "prog_99"]).code, 2);
+    }
+}
+
+#[test]
+fn an_object_that_asks_nothing_loads_without_btf() {
+    if !has_kernel() {
+        return;
+    }
+    let run = corelo(&["load", &fixture("nothing_asked-el.o"), "--btf", "/nonexistent", "--json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(lines(&run.stdout)[0]["btf_source"], "not needed");
+}
+
+#[test]
+fn with_the_budget_it_loads_and_with_a_byte_less_it_does_not() {
+    if !has_kernel() {
+        return;
+    }
+    let monitor = format!("{}/bpf/exec_monitor.bpf.o", env!("CARGO_MANIFEST_DIR"));
+    let names =
+        ["many_progs", "many_progs_legacy", "nothing_asked", "obj_globals", "obj_kconfig", "obj_callbacks", "obj_run"];
+    for object in names.map(|name| fixture(&format!("{name}-el.o"))).into_iter().chain([monitor]) {
+        let budget = corelo(&["budget", &object, "--json"]);
+        assert_eq!(budget.code, 0, "{object}: {}", budget.stderr);
+        let budget = &lines(&budget.stdout)[0];
+        let bytes = budget["arena_bytes"].as_u64().unwrap();
+        let sum: u64 = budget["parts"].as_object().unwrap().values().map(|part| part.as_u64().unwrap()).sum();
+        assert_eq!(sum, bytes, "{budget}");
+        let load = |bytes: u64| corelo(&["load", &object, "--arena", &bytes.to_string(), "--json"]);
+        let exact = load(bytes);
+        assert_eq!(exact.code, 0, "{object}, {bytes}: {}", exact.stderr);
+        assert_eq!(lines(&exact.stdout)[0]["arena_used"], bytes, "{object}");
+        let short = load(bytes - 1);
+        assert_eq!(short.code, 1, "{object}, {}: {}", bytes - 1, short.stderr);
+        assert!(short.stderr.starts_with("corelo: arena too small: "), "{}", short.stderr);
+    }
+}
+
+#[test]
+fn a_refused_program_comes_with_the_verifiers_reason() {
+    if !has_kernel() {
+        return;
+    }
+    let run = corelo(&["load", &fixture("refused-el.o")]);
+    assert_eq!(run.code, 1);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    assert!(run.stderr.contains("program no_null_check (section socket)"), "{}", run.stderr);
+    assert!(run.stderr.contains("the verifier says: R"), "{}", run.stderr);
+}
+
+#[test]
+fn poison_that_is_reached_is_explained() {
+    if !has_kernel() {
+        return;
+    }
+    // Against types that lack every one of the object's.
+    let run = corelo(&["load", &fixture("core_fields-el.o"), "--btf", &fixture("core_arrays-target-el.btf")]);
+    assert_eq!(run.code, 1);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    for wanted in [
+        "program plain_a (section socket)",
+        "instruction 0: byte_off relocation of struct plain.a: the kernel lacks it",
+        "195896080",
+    ] {
+        assert!(run.stderr.contains(wanted), "{wanted}: {}", run.stderr);
+    }
+}
