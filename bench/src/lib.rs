@@ -1,1 +1,27 @@
-//! Bench support.
+//! What the benches and the reports share: the workloads, the objects, the numbers made of measurements.
+
+pub mod objects;
+pub mod prepare;
+pub mod stats;
+
+use corelo_core::prepare::Options;
+use corelo_tests::corpus::Corpus;
+
+/// The object of the corpus whose linked programs have the most instructions, of those that can be prepared against
+/// `kernel`: its name and its bytes.
+///
+/// # Panics
+/// If none can.
+#[must_use]
+pub fn largest_object(corpus: &Corpus, kernel: &[u8]) -> (String, Vec<u8>) {
+    let mut buffer = vec![0u8; 64 << 20];
+    let objects = corpus.objects().into_iter().map(|name| {
+        let file = corpus.read(&name);
+        (prepare::try_cold(&file, kernel, Options::default(), &mut buffer), name, file)
+    });
+    let largest = objects.max_by_key(|(insns, ..)| *insns);
+    match largest {
+        Some((Some(_), name, file)) => (name, file),
+        _ => panic!("no object of the corpus can be prepared"),
+    }
+}

@@ -85,3 +85,5 @@ pub mod link;
 pub mod object;
 pub mod prepare;
 pub mod relo;
+pub mod struct_ops;
+pub mod tailor;

@@ -241,7 +241,7 @@ impl<'t> Tables<'t> {
     ) -> Result<Option<(TypeId, u32)>, StructOpsError> {
         let mut found = None;
         for (number, map) in self.declared.maps().iter().enumerate() {
-            if map.origin() != MapOrigin::StructOps || !self.has(map, function)? {
+            if map.origin() != MapOrigin::StructOps || !has(self.object, self.declared, map, function)? {
                 continue;
             }
             let ops = describe(number)?;
@@ -258,17 +258,22 @@ impl<'t> Tables<'t> {
         }
         Ok(found)
     }
+}
 
-    /// Whether a table names a program at all.
-    fn has(&self, map: &Map, function: usize) -> Result<bool, StructOpsError> {
-        let end = map.section_offset().saturating_add(u64::from(map.value_size));
-        let rels = rels_of(self.object, map.section())?;
-        for rel in rels.iter().filter(|rel| (map.section_offset()..end).contains(&rel.offset)) {
-            let symbol = self.object.elf().symbol(rel.symbol)?;
-            if symbol.section.and_then(|section| self.declared.function_of(section, symbol.value)) == Some(function) {
-                return Ok(true);
-            }
+/// Whether a table names a program at all.
+pub(crate) fn has(
+    object: &Object<'_>,
+    declared: &Declared<'_>,
+    map: &Map,
+    function: usize,
+) -> Result<bool, StructOpsError> {
+    let end = map.section_offset().saturating_add(u64::from(map.value_size));
+    let rels = rels_of(object, map.section())?;
+    for rel in rels.iter().filter(|rel| (map.section_offset()..end).contains(&rel.offset)) {
+        let symbol = object.elf().symbol(rel.symbol)?;
+        if symbol.section.and_then(|section| declared.function_of(section, symbol.value)) == Some(function) {
+            return Ok(true);
         }
-        Ok(false)
     }
+    Ok(false)
 }

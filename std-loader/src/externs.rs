@@ -8,13 +8,14 @@ use core::fmt;
 use corelo_core::arena::{Arena, ArenaFull, Part};
 use corelo_core::btf::TypeId;
 use corelo_core::object::{Extern, ExternKind};
-use corelo_core::prepare::Prepared;
+use corelo_core::prepare::{ExternMatch, Prepared};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::features::Features;
 use crate::kallsyms::{self, Address, Found, KallsymsError};
 use crate::kconfig::{self, KconfigError, Wanted};
 use crate::maps::Memlock;
+use crate::sys::Errno;
 
 /// Why an extern has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,10 @@ use crate::maps::Memlock;
 pub enum ExternError {
     /// The kernel has no variable or function of the name, and the extern is not weak.
     Missing,
+    /// The kernel has it with another type than the object declares.
+    OtherType(TypeId),
+    /// It is in a module whose BTF cannot be had.
+    ModuleBtf(Errno),
     /// The kernel has several symbols of the name at different addresses.
     Ambiguous(u64, u64),
     /// Addresses cannot be read.
@@ -36,6 +41,8 @@ impl fmt::Display for ExternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("the kernel does not have it, and it is not weak"),
+            Self::OtherType(id) => write!(f, "the kernel has it as [{id}], of another type than declared"),
+            Self::ModuleBtf(errno) => write!(f, "the BTF of its module cannot be had: {errno}"),
             Self::Ambiguous(first, second) => {
                 write!(f, "the kernel has it at {first:#x} and at {second:#x}")
             }
@@ -58,7 +65,8 @@ pub struct ExternValue {
     /// Address of an untyped kernel symbol; 0 for a weak one that is not there.
     pub address: u64,
     type_id: u32,
-    is_found: u32,
+    module: u16,
+    is_found: u16,
 }
 
 impl ExternValue {
@@ -66,6 +74,12 @@ impl ExternValue {
     #[must_use]
     pub fn type_id(&self) -> Option<TypeId> {
         (self.type_id != 0).then_some(TypeId(self.type_id))
+    }
+
+    /// The module that has the kernel variable or function; 0 for vmlinux.
+    #[must_use]
+    pub fn module(&self) -> u16 {
+        self.module
     }
 
     /// Whether the kernel has it.
@@ -92,17 +106,34 @@ impl<'a> Externs<'a> {
     ///
     /// # Errors
     /// The number of the extern, and why it has no value.
-    pub(crate) fn resolve(prepared: &Prepared<'a>, arena: &mut Arena<'a>) -> Result<Self, Failed> {
+    pub(crate) fn resolve(
+        prepared: &Prepared<'a>,
+        open_module: &mut dyn FnMut(u16) -> Result<(), Errno>,
+        arena: &mut Arena<'a>,
+    ) -> Result<Self, Failed> {
         let externs = prepared.declared().externs();
         let values = allocate(externs.len(), arena).map_err(no_room)?;
         for (number, (value, ext)) in values.iter_mut().zip(externs).enumerate() {
             if !matches!(ext.kind(), ExternKind::TypedKsym | ExternKind::Kfunc) {
                 continue;
             }
-            match prepared.extern_type(number) {
-                Some(id) => (value.type_id, value.is_found) = (id.0, 1),
-                None if ext.is_weak() => {}
-                None => return Err((number, ExternError::Missing)),
+            let error = match prepared.extern_match(number) {
+                ExternMatch::Found { id, module } => match open_module(module) {
+                    Ok(()) => {
+                        (value.type_id, value.module, value.is_found) = (id.0, module, 1);
+                        continue;
+                    }
+                    Err(errno) => ExternError::ModuleBtf(errno),
+                },
+                ExternMatch::Missing => ExternError::Missing,
+                // As libbpf has it, a weak variable is refused for it and a weak function is taken as absent.
+                ExternMatch::Incompatible { id, .. } if ext.kind() == ExternKind::TypedKsym => {
+                    return Err((number, ExternError::OtherType(id)));
+                }
+                ExternMatch::Incompatible { id, .. } => ExternError::OtherType(id),
+            };
+            if !ext.is_weak() {
+                return Err((number, error));
             }
         }
         resolve_addresses(prepared, values, &mut arena.scratch())?;

@@ -9,6 +9,11 @@
 //! Nothing here uses the heap: tables of descriptors come from the arena that the object was prepared in. Whatever
 //! fails, a [`Collection`] closes what it has when it goes.
 
+mod contents;
+mod modules;
+mod tables;
+mod variables;
+
 use core::fmt;
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -18,20 +23,27 @@ use corelo_core::btf::sanitize::{KernelBtfFeatures, SanitizeError};
 use corelo_core::bytes::Endian;
 use corelo_core::insn::{POISON_KFUNC_BASE, pseudo};
 use corelo_core::link::{LinkCause, LinkError, LinkedProgram, ReferenceKind};
-use corelo_core::object::section_name::{ProgramKind, parse, parse_older, split_optional};
-use corelo_core::object::{Function, Map, MapOrigin, Pinning};
+use corelo_core::object::section_name::{ProgType, ProgramKind, Target, parse, parse_older, split_optional};
+use corelo_core::btf::Types;
+use corelo_core::object::{Function, Map, MapOrigin, Object, Pinning};
 use corelo_core::prepare::{AttachTarget, PrepareError, Prepared};
+use corelo_core::struct_ops::StructOpsError;
 use zerocopy::IntoBytes;
 
-use crate::externs::{ExternError, Externs, write_kconfig};
+use crate::externs::{ExternError, Externs};
 use crate::features::Features;
 use crate::attach;
 use crate::links;
 use crate::maps::{self, MapSpec, Memlock, map_type};
 use crate::pin::PinError;
 use crate::programs::{LoadFailure, LogBuffer, ProgramSpec, load_btf, load_program};
-use crate::sys::Errno;
+use crate::sys::{Errno, bpf};
 use crate::sys::fd_table::{FdTable, MapRef};
+use crate::sys::mmap::ArrayMap;
+use modules::Modules;
+
+pub use contents::VariableError;
+pub use variables::VariableRef;
 
 /// How an object is loaded.
 #[derive(Clone, Copy)]
@@ -39,7 +51,7 @@ pub struct LoadOptions<'o> {
     /// The object's name, for the maps of its global data: a file's name without its ending.
     pub name: &'o [u8],
     /// Whether a program, given by its name, is loaded; those of sections with a `?` are asked about too, with `false`
-    /// as the second argument.
+    /// as the second argument. Optional struct_ops tables are asked about in the same way.
     pub wants: &'o dyn Fn(&[u8], bool) -> bool,
     /// Where maps that ask for it are pinned.
     pub pin_root: &'o str,
@@ -49,6 +61,15 @@ pub struct LoadOptions<'o> {
     pub btf_features: KernelBtfFeatures,
     /// Maps of 0 entries get this many instead; `None` leaves the kernel to refuse them.
     pub default_max_entries: Option<u32>,
+    /// Global variables that start with other bytes than the object gives them: name, and bytes in the machine's order.
+    pub variables: &'o [(&'o [u8], &'o [u8])],
+    /// Models of the inner maps of those maps of maps that define none: the outer map's name, and a map like those that
+    /// will be in it.
+    pub inner_maps: &'o [(&'o [u8], BorrowedFd<'o>)],
+    /// Names of the kernel modules that were searched: module 1 is the first.
+    pub modules: &'o [&'o str],
+    /// What `freplace` programs replace a function of: the program's name, the loaded program that has the function.
+    pub replaced: &'o [(&'o [u8], BorrowedFd<'o>)],
 }
 
 impl fmt::Debug for LoadOptions<'_> {
@@ -78,6 +99,10 @@ impl<'o> LoadOptions<'o> {
             memlock: Memlock::RaiseIfRefused,
             btf_features: KernelBtfFeatures::ALL,
             default_max_entries: None,
+            variables: &[],
+            inner_maps: &[],
+            modules: &[],
+            replaced: &[],
         }
     }
 }
@@ -111,6 +136,36 @@ pub enum LoadError {
     MapFill {
         /// The map.
         map: usize,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// A slot of a map cannot be filled with what its definition says.
+    Slot {
+        /// The map.
+        map: usize,
+        /// The slot.
+        index: u32,
+        /// The kernel's answer; ENOENT where what goes there was not created.
+        errno: Errno,
+    },
+    /// A struct_ops table does not fit the kernel.
+    StructOps {
+        /// The map.
+        map: usize,
+        /// Why.
+        error: StructOpsError,
+    },
+    /// A variable cannot be set.
+    Variable {
+        /// Its place in [`LoadOptions::variables`].
+        index: usize,
+        /// Why.
+        error: VariableError,
+    },
+    /// The BTF of a module that a program is loaded for cannot be had.
+    ModuleBtf {
+        /// The function.
+        function: usize,
         /// The kernel's answer.
         errno: Errno,
     },
@@ -173,6 +228,12 @@ impl fmt::Display for LoadError {
             Self::MapCreate { map, errno } => write!(f, "map #{map}: the kernel refuses to create it: {errno}"),
             Self::Pin { map, error } => write!(f, "map #{map}: {error}"),
             Self::MapFill { map, errno } => write!(f, "map #{map}: its contents cannot be written: {errno}"),
+            Self::Slot { map, index, errno } => write!(f, "map #{map}: slot {index} cannot be filled: {errno}"),
+            Self::StructOps { map, error } => write!(f, "struct_ops table #{map}: {error}"),
+            Self::Variable { index, error } => write!(f, "variable #{index}: {error}"),
+            Self::ModuleBtf { function, errno } => {
+                write!(f, "function #{function}: the BTF of its target's module cannot be had: {errno}")
+            }
             Self::Extern { number, error } => write!(f, "extern #{number}: {error}"),
             Self::Link { error, .. } => error.fmt(f),
             Self::UnknownSection { function } => {
@@ -199,6 +260,9 @@ pub struct Collection<'p, 'a> {
     programs: FdTable<'a>,
     btf: Option<OwnedFd>,
     externs: Externs<'a>,
+    modules: Modules<'a>,
+    /// The object's arena.
+    arena: Option<ArrayMap>,
     patched: u32,
     poisoned: u32,
 }
@@ -218,13 +282,35 @@ pub fn rehearse<'a>(
     options: &LoadOptions<'_>,
     arena: &mut Arena<'a>,
 ) -> Result<(), LoadError> {
-    let _tables = Collection::empty(prepared, arena)?;
-    let _used = used_maps(prepared, options, &mut arena.scratch())?;
+    let tables = Collection::empty(prepared, arena)?;
+    contents::check_variables(prepared, options)?;
     prepared.kernel_btf(options.btf_features, &mut arena.scratch()).map_err(btf_error)?;
     Externs::rehearse(prepared, arena)?;
+    let mut scratch = arena.scratch();
+    let used = used_maps(prepared, options, &mut scratch)?;
+    for (number, map) in prepared.maps().iter().enumerate() {
+        if !is_made(prepared, number, map, used, options) {
+            continue;
+        }
+        match map.origin() {
+            MapOrigin::Data(_) => {
+                contents::contents(prepared, number, map, options, &mut scratch.scratch())?;
+            }
+            MapOrigin::Kconfig => {
+                scratch.scratch().slice::<u8>(map.value_size as usize, Part::MapData)?;
+            }
+            _ => {}
+        }
+    }
+    drop(scratch);
     for (number, function) in prepared.declared().programs() {
-        if is_wanted(prepared, function, options) {
-            link(prepared, number, &mut arena.scratch())?;
+        if is_wanted(prepared, number, function, options) {
+            let mut scratch = arena.scratch();
+            if program_kind(prepared, function).is_some_and(|kind| kind.prog_type == ProgType::EXT) {
+                replaced_function(prepared, function, options, &mut scratch.scratch());
+            }
+            link(prepared, number, &mut scratch)?;
+            tables.modules.fd_array(&mut scratch)?;
         }
     }
     Ok(())
@@ -240,6 +326,8 @@ impl<'p, 'a> Collection<'p, 'a> {
             programs: FdTable::new(programs),
             btf: None,
             externs: Externs::default(),
+            modules: Modules::new(prepared, arena)?,
+            arena: None,
             patched: 0,
             poisoned: 0,
         })
@@ -258,17 +346,20 @@ impl<'p, 'a> Collection<'p, 'a> {
             return Err(LoadError::ByteOrder);
         }
         let mut collection = Self::empty(prepared, arena)?;
+        contents::check_variables(prepared, options)?;
         collection.btf = collection.load_btf(options, arena)?;
-        collection.externs = Externs::resolve(prepared, arena).map_err(extern_error)?;
+        collection.externs =
+            Externs::resolve(prepared, &mut |module| collection.modules.open(module, options.modules), arena)
+                .map_err(extern_error)?;
         let mut scratch = arena.scratch();
         let used = used_maps(prepared, options, &mut scratch)?;
         for (number, map) in prepared.maps().iter().enumerate() {
-            let is_used = !map.is_internal() || used.get(number).is_some_and(|&used| used != 0);
-            if is_used && map.origin() != MapOrigin::Inner {
+            if is_made(prepared, number, map, used, options) {
                 collection.create_map(number, map, options)?;
                 collection.fill(number, map, options, &mut scratch.scratch())?;
             }
         }
+        collection.fill_map_slots()?;
         Ok(collection)
     }
 
@@ -292,6 +383,7 @@ impl<'p, 'a> Collection<'p, 'a> {
     }
 
     fn create_map(&mut self, number: usize, map: &Map, options: &LoadOptions<'_>) -> Result<(), LoadError> {
+        let prepared = self.prepared;
         let inner = match map.inner().and_then(|inner| Some((inner, self.prepared.maps().get(inner)?))) {
             Some((inner, model)) => {
                 let spec = MapSpec { name: b"", ..self.spec(model, options, &[], None) };
@@ -301,8 +393,18 @@ impl<'p, 'a> Collection<'p, 'a> {
             None => None,
         };
         let mut name = [0; 16];
-        let name = self.kernel_name(map, options, &mut name);
-        let spec = self.spec(map, options, name, inner.as_ref().map(std::os::fd::AsFd::as_fd));
+        let name = map_name_into(map, prepared.object(), prepared.local(), options.name, &mut name);
+        let given = || {
+            let mut models = options.inner_maps.iter().filter(|(outer, _)| *outer == prepared.map_name(map));
+            models.next().map(|(_, model)| *model)
+        };
+        let model = inner.as_ref().map(std::os::fd::AsFd::as_fd).or_else(given);
+        let mut spec = self.spec(map, options, name, model);
+        if map.origin() == MapOrigin::StructOps {
+            let ops = tables::describe(prepared, number).map_err(|error| LoadError::StructOps { map: number, error })?;
+            spec.value_size = ops.value_size;
+            spec.btf_vmlinux_value_type_id = ops.value_type_id.0;
+        }
         let created = if map.pinning() == Pinning::ByName {
             let mut path = heapless::String::<256>::new();
             let name = core::str::from_utf8(self.prepared.map_name(map)).unwrap_or_default();
@@ -311,30 +413,16 @@ impl<'p, 'a> Collection<'p, 'a> {
             let pinned = crate::pin::reuse_or_create(std::path::Path::new(path.as_str()), &spec, options.memlock);
             pinned.map_err(|error| LoadError::Pin { map: number, error })?.0
         } else {
-            maps::create(&spec, options.memlock).map_err(|errno| LoadError::MapCreate { map: number, errno })?
+            let mut created = maps::create(&spec, options.memlock);
+            if created.is_err() && map.is_internal() && map.flags & maps::BPF_F_MMAPABLE != 0 {
+                // Kernels before 5.5 cannot map arrays; the variables are there all the same.
+                spec.map_flags &= !maps::BPF_F_MMAPABLE;
+                created = created.or_else(|errno| maps::create(&spec, options.memlock).map_err(|_| errno));
+            }
+            created.map_err(|errno| LoadError::MapCreate { map: number, errno })?
         };
         self.maps.set(number, created.into());
         Ok(())
-    }
-
-    /// The name that the kernel is given: of the plain sections of global data the object's name comes first, as in
-    /// `monitor.rodata` (libbpf: `internal_map_name`).
-    fn kernel_name<'n>(&self, map: &Map, options: &LoadOptions<'_>, buffer: &'n mut [u8; 16]) -> &'n [u8] {
-        let name = self.prepared.map_name(map);
-        let is_plain = map.is_internal() && name.iter().filter(|&&byte| byte == b'.').count() == 1;
-        let prefix = if is_plain {
-            let room = (buffer.len() - 1).saturating_sub(name.len().max(7));
-            options.name.get(..room).unwrap_or(options.name)
-        } else {
-            &[]
-        };
-        let bytes = prefix.iter().chain(name);
-        let mut len = 0;
-        for (place, &byte) in buffer.iter_mut().take(15).zip(bytes) {
-            *place = byte;
-            len += 1;
-        }
-        buffer.get(..len).unwrap_or_default()
     }
 
     fn spec<'s>(
@@ -367,38 +455,6 @@ impl<'p, 'a> Collection<'p, 'a> {
         }
     }
 
-    /// Writes the first contents of global data, and freezes what programs only read.
-    fn fill(
-        &mut self,
-        number: usize,
-        map: &Map,
-        options: &LoadOptions<'_>,
-        scratch: &mut Arena<'_>,
-    ) -> Result<(), LoadError> {
-        let failed = |errno: Errno| LoadError::MapFill { map: number, errno };
-        let data = match map.origin() {
-            MapOrigin::Data(_) => map.initial_data(self.prepared.object()),
-            MapOrigin::Kconfig => {
-                let data = scratch.slice::<u8>(map.value_size as usize, Part::MapData)?;
-                write_kconfig(self.prepared, data, options.memlock).map_err(extern_error)?;
-                data
-            }
-            _ => return Ok(()),
-        };
-        let Some(fd) = self.maps.get(number) else { return Ok(()) };
-        if !data.is_empty() {
-            crate::sys::bpf::update_array(fd, data, map.value_size).map_err(failed)?;
-        }
-        if map.flags & maps::BPF_F_RDONLY_PROG != 0 {
-            match crate::sys::bpf::freeze(fd) {
-                // Kernels before 5.2 cannot freeze; the program only reads it all the same.
-                Ok(()) | Err(Errno::EINVAL) => {}
-                Err(errno) => return Err(failed(errno)),
-            }
-        }
-        Ok(())
-    }
-
     /// Loads the programs that the options want, one at a time.
     ///
     /// # Errors
@@ -410,11 +466,11 @@ impl<'p, 'a> Collection<'p, 'a> {
         log: &mut dyn LogBuffer,
     ) -> Result<(), LoadError> {
         for (number, function) in self.prepared.declared().programs() {
-            if is_wanted(self.prepared, function, options) {
+            if is_wanted(self.prepared, number, function, options) {
                 self.load_program(number, options, &mut arena.scratch(), log)?;
             }
         }
-        Ok(())
+        self.fill_program_slots()
     }
 
     /// Loads one program, given by its function's number.
@@ -433,19 +489,43 @@ impl<'p, 'a> Collection<'p, 'a> {
         let unknown = LoadError::UnknownSection { function: number };
         let function = prepared.declared().functions().get(number).ok_or(unknown)?;
         let kind = program_kind(prepared, function).ok_or(unknown)?;
+        let mut attach_type = kind.expected_attach_type.0;
+        let mut attach_fd = None;
         let attach_btf_id = match prepared.attach_target(number) {
+            AttachTarget::None if kind.prog_type == ProgType::EXT => {
+                let found = replaced_function(prepared, function, options, &mut scratch.scratch());
+                let (program, id) = found.ok_or(LoadError::MissingTarget { function: number })?;
+                attach_fd = Some(program);
+                id
+            }
+            AttachTarget::None if kind.prog_type == ProgType::STRUCT_OPS => {
+                let member = prepared.struct_ops_member(number);
+                let map = || prepared.maps().iter().position(|map| map.origin() == MapOrigin::StructOps);
+                let member =
+                    member.map_err(|error| LoadError::StructOps { map: map().unwrap_or_default(), error })?;
+                let (id, member) = member.ok_or(LoadError::MissingTarget { function: number })?;
+                attach_type = member;
+                id.0
+            }
             AttachTarget::None => 0,
             AttachTarget::Found(id) => id.0,
+            AttachTarget::InModule { id, module } => {
+                let opened = self.modules.open(module, options.modules);
+                opened.map_err(|errno| LoadError::ModuleBtf { function: number, errno })?;
+                attach_fd = self.modules.fd(module);
+                id.0
+            }
             AttachTarget::Missing(_) => return Err(LoadError::MissingTarget { function: number }),
         };
         let mut linked = link(prepared, number, scratch)?;
+        let fd_array = self.modules.fd_array(scratch)?;
         self.fill_in(&mut linked);
         let has_btf = self.btf.is_some() && !linked.func_info.0.is_empty();
         let mut license = [0u8; 128];
         let license = license_of(prepared.object().license(), &mut license);
         let spec = ProgramSpec {
             name: prepared.function_name(function),
-            expected_attach_type: kind.expected_attach_type.0,
+            expected_attach_type: attach_type,
             attach_type_optional: kind.is_attach_type_optional,
             license,
             kern_version: Some(prepared.object().version()).filter(|&version| version != 0),
@@ -456,6 +536,8 @@ impl<'p, 'a> Collection<'p, 'a> {
             line_info: if has_btf { linked.line_info.0 } else { &[] },
             line_info_rec_size: if has_btf { linked.line_info.1 } else { 0 },
             attach_btf_id,
+            attach_fd,
+            fd_array,
             memlock: options.memlock,
             ..ProgramSpec::new(kind.prog_type.0)
         };
@@ -483,7 +565,8 @@ impl<'p, 'a> Collection<'p, 'a> {
                     let (low, high) = match value.type_id() {
                         Some(id) => {
                             first.set_src_reg(pseudo::BTF_ID, endian);
-                            (id.0, 0)
+                            let module = self.modules.fd(value.module()).map_or(0, |fd| fd.as_raw_fd());
+                            (id.0, module.cast_unsigned())
                         }
                         None => (value.address as u32, (value.address >> 32) as u32),
                     };
@@ -493,9 +576,12 @@ impl<'p, 'a> Collection<'p, 'a> {
                     }
                 }
                 ReferenceKind::ExternCall => {
-                    let id = self.externs.get(reference.number()).and_then(|value| value.type_id());
-                    match id {
-                        Some(id) => first.set_imm(id.0.cast_signed(), endian),
+                    let value = self.externs.get(reference.number());
+                    match value.and_then(|value| Some((value.type_id()?, value.module()))) {
+                        Some((id, module)) => {
+                            first.set_imm(id.0.cast_signed(), endian);
+                            first.set_off(self.modules.index(module), endian);
+                        }
                         // A weak function that the kernel lacks: the verifier accepts the call in dead code only.
                         None => {
                             first.set_src_reg(0, endian);
@@ -620,9 +706,90 @@ fn program_kind<'a>(prepared: &Prepared<'a>, function: &Function) -> Option<Prog
     parse(section).or_else(|| parse_older(section))
 }
 
-fn is_wanted(prepared: &Prepared<'_>, function: &Function, options: &LoadOptions<'_>) -> bool {
+fn is_wanted(prepared: &Prepared<'_>, number: usize, function: &Function, options: &LoadOptions<'_>) -> bool {
     let (_, is_optional) = split_optional(prepared.section_name(function));
-    (options.wants)(prepared.function_name(function), !is_optional)
+    let table_is_made = |map: usize| prepared.maps().get(map).is_some_and(|map| is_table_made(prepared, map, options));
+    // A program in a struct_ops table goes with the table, whatever its own section says.
+    let by_default = tables::is_in_table(prepared, number, function, table_is_made).unwrap_or(!is_optional);
+    (options.wants)(prepared.function_name(function), by_default)
+}
+
+/// Whether a struct_ops table is created.
+fn is_table_made(prepared: &Prepared<'_>, map: &Map, options: &LoadOptions<'_>) -> bool {
+    let (_, is_optional) = split_optional(prepared.object().section_name(map.section()));
+    !is_optional || (options.wants)(prepared.map_name(map), false)
+}
+
+/// Whether a map is created: global data only where a wanted program uses it (`used`).
+fn is_made(prepared: &Prepared<'_>, number: usize, map: &Map, used: &[u8], options: &LoadOptions<'_>) -> bool {
+    match map.origin() {
+        MapOrigin::Inner => false,
+        MapOrigin::StructOps => is_table_made(prepared, map, options),
+        _ => !map.is_internal() || used.get(number).is_some_and(|&used| used != 0),
+    }
+}
+
+/// The program that a `freplace` program is for, and the function of it that its section names: the id in that
+/// program's BTF, which lies in `scratch` meanwhile.
+fn replaced_function<'o>(
+    prepared: &Prepared<'_>,
+    function: &Function,
+    options: &LoadOptions<'o>,
+    scratch: &mut Arena<'_>,
+) -> Option<(BorrowedFd<'o>, u32)> {
+    use std::os::fd::AsFd;
+    let Target::Replace { function: wanted } = program_kind(prepared, function)?.target else { return None };
+    let name = prepared.function_name(function);
+    let (_, program) = options.replaced.iter().find(|(of, _)| *of == name)?;
+    let id = bpf::prog_info(*program).ok()?.btf_id;
+    let btf = bpf::fd_by_id(bpf::ObjectKind::Btf, id).ok()?;
+    let size = bpf::btf_info(btf.as_fd(), &mut [], &mut []).ok()?.btf_size as usize;
+    let bytes = scratch.slice::<u8>(size, Part::Btf).ok()?;
+    bpf::btf_info(btf.as_fd(), bytes, &mut []).ok()?;
+    let blob = corelo_core::btf::Btf::parse(bytes).ok()?;
+    let mut functions = blob.iter().map_while(Result::ok).filter(|ty| ty.kind() == corelo_core::btf::Kind::Func);
+    let named = |offset: u32| blob.strings().get(offset as usize..)?.split(|&byte| byte == 0).next();
+    let found = functions.find(|ty| named(ty.name_off()) == Some(wanted))?;
+    Some((*program, found.id().0))
+}
+
+/// The name that the kernel is given for a map: of the plain sections of global data the object's name comes first, as
+/// in `monitor.rodata` (libbpf: `internal_map_name`). Of other maps it is the whole name, which
+/// [`maps::kernel_name`](crate::maps::kernel_name) cuts.
+fn map_name_into<'n>(
+    map: &Map,
+    object: &Object<'n>,
+    local: Option<&Types<'n>>,
+    object_name: &[u8],
+    buffer: &'n mut [u8; 16],
+) -> &'n [u8] {
+    let name = map.name(object, local);
+    if !map.is_internal() {
+        return name;
+    }
+    // A custom section's name stands for itself.
+    let prefix = if name.iter().filter(|&&byte| byte == b'.').count() == 1 {
+        let room = (buffer.len() - 1).saturating_sub(name.len().max(7));
+        object_name.get(..room).unwrap_or(object_name)
+    } else {
+        &[]
+    };
+    let mut len = 0;
+    for (place, &byte) in buffer.iter_mut().take(15).zip(prefix.iter().chain(name)) {
+        let is_plain = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
+        *place = if is_plain { byte } else { b'_' };
+        len += 1;
+    }
+    buffer.get(..len).unwrap_or_default()
+}
+
+/// The name of a map as libbpf's users know it: the variable's, or for global data the object's and the section's,
+/// 15 bytes at most.
+#[must_use]
+pub fn map_name(map: &Map, object: &Object<'_>, local: Option<&Types<'_>>, object_name: &[u8]) -> heapless::Vec<u8, 64> {
+    let mut buffer = [0; 16];
+    let name = map_name_into(map, object, local, object_name, &mut buffer);
+    heapless::Vec::from_slice(name.get(..name.len().min(64)).unwrap_or_default()).unwrap_or_default()
 }
 
 /// Which maps some wanted program refers to: 1 by the map's number. Only global data depends on it, so that objects
@@ -637,7 +804,7 @@ fn used_maps<'s>(
         return Ok(used);
     }
     for (number, function) in prepared.declared().programs() {
-        if !is_wanted(prepared, function, options) {
+        if !is_wanted(prepared, number, function, options) {
             continue;
         }
         let mark = |map: usize| {

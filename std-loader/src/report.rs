@@ -349,6 +349,27 @@ impl fmt::Display for LoadReport<'_, '_> {
                 self.write_map(f, map)?;
                 write!(f, "its contents cannot be written: {errno}")
             }
+            LoadError::Slot { map, index, errno } => {
+                self.write_map(f, map)?;
+                write!(f, "slot {index} cannot be filled: {errno}")
+            }
+            LoadError::StructOps { map, error } => {
+                self.write_map(f, map)?;
+                write!(f, "struct_ops table: {error}")
+            }
+            LoadError::Slot { map, index, errno } => {
+                self.write_map(f, map)?;
+                write!(f, "its initial slot {index} cannot be filled: {errno}")
+            }
+            LoadError::StructOps { map, error } => {
+                self.write_map(f, map)?;
+                error.fmt(f)
+            }
+            LoadError::ModuleBtf { function, errno } => {
+                self.write_program(f, function)?;
+                write!(f, "the BTF of its target's module cannot be had: {errno}")?;
+                write_privileges(f, errno)
+            }
             LoadError::Extern { number, error } => {
                 let ext = self.prepared.declared().externs().get(number);
                 let name = ext.map_or(&[][..], |ext| self.prepared.object().symbol_name(ext.symbol()));
@@ -414,11 +435,10 @@ impl<E: fmt::Display> fmt::Display for NoKernelBtf<'_, '_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { object, plan, reason } = self;
         match plan.first_question() {
-            Some(Question::Root(root)) => {
-                if with_local(object, |local| write_first_record(f, object, local, root)).transpose()?.is_none() {
-                    write!(f, "a CO-RE relocation")?;
-                }
-            }
+            Some(Question::Root(root)) => match plan.local() {
+                Some(local) => write_first_record(f, object, local, root)?,
+                None => f.write_str("a CO-RE relocation")?,
+            },
             Some(Question::Attach(number)) => {
                 let name = plan
                     .declared()
@@ -431,6 +451,15 @@ impl<E: fmt::Display> fmt::Display for NoKernelBtf<'_, '_, E> {
                 let name =
                     plan.declared().externs().get(number).map_or(&[][..], |ext| object.symbol_name(ext.symbol()));
                 write!(f, "extern {}", Name(name))?;
+            }
+            Some(Question::StructOps(number)) => {
+                let map = plan.declared().maps().get(number);
+                let name = map.map_or(&[][..], |map| map.name(object, plan.local()));
+                write!(f, "struct_ops table {}", Name(name))?;
+            }
+            Some(Question::StructOps(number)) => {
+                let name = plan.declared().maps().get(number).map_or(&[][..], |map| map.name(object, plan.local()));
+                write!(f, "the struct_ops type of map {}", Name(name))?;
             }
             None => f.write_str("the object")?,
         }

@@ -186,7 +186,8 @@ impl Machine {
                     }
                     _ => {
                         let wide = code & 7 == 5;
-                        let (a, b) = if wide { (r[dst], operand) } else { (r[dst] as u32 as u64, operand as u32 as u64) };
+                        let (a, b) =
+                            if wide { (r[dst], operand) } else { (r[dst] as u32 as u64, operand as u32 as u64) };
                         let (sa, sb) = if wide { (a as i64, b as i64) } else { (a as i32 as i64, b as i32 as i64) };
                         let jumps = match code >> 4 {
                             0x0 => true,

@@ -15,10 +15,7 @@
 //! ([`crate::insn::without_references`] takes them out). No map is pinned, whatever the object asks for.
 //!
 //! The bindings that come with libbpf-sys are those of x86-64, and so is this module.
-#![expect(
-    unsafe_code,
-    reason = "libbpf is a C library: every call is foreign, and this crate ships to nobody"
-)]
+#![expect(unsafe_code, reason = "libbpf is a C library: every call is foreign, and this crate ships to nobody")]
 
 mod log;
 
@@ -150,12 +147,7 @@ thread_local! {
 
 unsafe extern "C" {
     /// C99 `vsnprintf`.
-    fn vsnprintf(
-        buf: *mut c_char,
-        size: usize,
-        format: *const c_char,
-        args: *mut sys::__va_list_tag,
-    ) -> c_int;
+    fn vsnprintf(buf: *mut c_char, size: usize, format: *const c_char, args: *mut sys::__va_list_tag) -> c_int;
 }
 
 /// libbpf calls this on the thread that called it.
@@ -209,9 +201,7 @@ unsafe fn owned(text: *const c_char) -> String {
         return String::new();
     }
     // SAFETY: by the caller.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 /// # Safety
@@ -225,8 +215,7 @@ unsafe fn info<R: Copy>(records: *const R, count: u32) -> Vec<R> {
 }
 
 fn c_path(path: &Path) -> Result<CString, String> {
-    CString::new(path.as_os_str().as_encoded_bytes())
-        .map_err(|error| format!("{}: {error}", path.display()))
+    CString::new(path.as_os_str().as_encoded_bytes()).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// An open object, closed when dropped.
@@ -279,11 +268,7 @@ impl Object {
                     prog_type: sys::bpf_program__type(program),
                     expected_attach_type: sys::bpf_program__expected_attach_type(program),
                     autoload: sys::bpf_program__autoload(program),
-                    insns: if insns.is_null() {
-                        Vec::new()
-                    } else {
-                        std::slice::from_raw_parts(insns, bytes).to_vec()
-                    },
+                    insns: if insns.is_null() { Vec::new() } else { std::slice::from_raw_parts(insns, bytes).to_vec() },
                     xlated: None,
                     func_info: info(
                         sys::bpf_program__func_info(program).cast(),
@@ -340,9 +325,7 @@ impl Object {
                     Autoload::AsDeclared => continue,
                     Autoload::All => true,
                     Autoload::Only(names) => names.contains(&name),
-                    Autoload::Without(names) => {
-                        sys::bpf_program__autoload(program) && !names.contains(&name)
-                    }
+                    Autoload::Without(names) => sys::bpf_program__autoload(program) && !names.contains(&name),
                 };
                 sys::bpf_program__set_autoload(program, wanted);
             }
@@ -378,14 +361,8 @@ pub fn run(object: &Path, options: &Options) -> Result<Outcome, String> {
     start_log();
     let path = c_path(object)?;
     let btf = options.custom_btf.as_deref().map(c_path).transpose()?;
-    let kconfig = options
-        .kconfig
-        .clone()
-        .map(CString::new)
-        .transpose()
-        .map_err(|error| error.to_string())?;
-    let pointer =
-        |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+    let kconfig = options.kconfig.clone().map(CString::new).transpose().map_err(|error| error.to_string())?;
+    let pointer = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
     let open_options = sys::bpf_object_open_opts {
         sz: size_of::<sys::bpf_object_open_opts>() as _,
         btf_custom_path: pointer(&btf),
@@ -396,12 +373,7 @@ pub fn run(object: &Path, options: &Options) -> Result<Outcome, String> {
     let opened = unsafe { sys::bpf_object__open_file(path.as_ptr(), &raw const open_options) };
     if opened.is_null() {
         let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
-        return Err(format!(
-            "{}: {}\n{}",
-            object.display(),
-            error_text(errno),
-            take_log()
-        ));
+        return Err(format!("{}: {}\n{}", object.display(), error_text(errno), take_log()));
     }
     let opened = Object(opened);
     opened.choose_programs(&options.autoload);
@@ -420,12 +392,7 @@ pub fn run(object: &Path, options: &Options) -> Result<Outcome, String> {
     if options.xlated {
         opened.read_back(&mut programs)?;
     }
-    Ok(Outcome {
-        programs,
-        maps: opened.maps(),
-        failed: (result != 0).then(|| error_text(result)),
-        log: take_log(),
-    })
+    Ok(Outcome { programs, maps: opened.maps(), failed: (result != 0).then(|| error_text(result)), log: take_log() })
 }
 
 /// Opens and prepares an object against a BTF file, or against the running kernel's. Needs root.
@@ -433,10 +400,7 @@ pub fn run(object: &Path, options: &Options) -> Result<Outcome, String> {
 /// # Errors
 /// As [`run`].
 pub fn open_and_prepare(object: &Path, custom_btf: Option<&Path>) -> Result<Outcome, String> {
-    let options = Options {
-        custom_btf: custom_btf.map(Path::to_owned),
-        ..Options::default()
-    };
+    let options = Options { custom_btf: custom_btf.map(Path::to_owned), ..Options::default() };
     run(object, &options)
 }
 
@@ -448,9 +412,7 @@ pub fn classify_section(name: &str) -> Option<(u32, u32)> {
     let name = CString::new(name).ok()?;
     let (mut prog_type, mut attach_type) = (0, 0);
     // SAFETY: the name ends with a NUL, and both results have the types that libbpf writes.
-    let result = unsafe {
-        sys::libbpf_prog_type_by_name(name.as_ptr(), &raw mut prog_type, &raw mut attach_type)
-    };
+    let result = unsafe { sys::libbpf_prog_type_by_name(name.as_ptr(), &raw mut prog_type, &raw mut attach_type) };
     (result == 0).then_some((prog_type, attach_type))
 }
 
@@ -463,10 +425,7 @@ pub fn classify_section(name: &str) -> Option<(u32, u32)> {
 pub fn section_definitions() -> Vec<String> {
     assert_eq!(classify_section("no such section"), None);
     let log = take_log();
-    let list = log.lines().find_map(|line| {
-        line.split_once("names are:")
-            .map(|(_, list)| list.to_owned())
-    });
+    let list = log.lines().find_map(|line| line.split_once("names are:").map(|(_, list)| list.to_owned()));
     let list = list.unwrap_or_else(|| panic!("libbpf lists no section names: {log}"));
     list.split_whitespace().map(str::to_owned).collect()
 }

@@ -4,10 +4,10 @@ mod exact;
 
 use std::collections::BTreeMap;
 
+use corelo_core::arena::Arena;
 use corelo_core::btf::Btf;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan};
-use corelo_core::arena::Arena;
 use corelo_tests::fixtures::{Fixture, fixtures};
 use exact::{Run, exactly, run};
 

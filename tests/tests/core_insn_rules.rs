@@ -55,7 +55,8 @@ fn int(btf: &mut BtfBuilder) -> u32 {
 }
 
 fn uint(btf: &mut BtfBuilder, byte_size: u32) -> u32 {
-    let name = ["", "unsigned char", "unsigned short", "", "unsigned int", "", "", "", "unsigned long long"][byte_size as usize];
+    let name = ["", "unsigned char", "unsigned short", "", "unsigned int", "", "", "", "unsigned long long"]
+        [byte_size as usize];
     btf.int(name, byte_size, IntEncoding::Unsigned)
 }
 
@@ -87,7 +88,13 @@ fn insns(insns: &[Insn]) -> Wanted {
     Wanted::Insns(insns.to_vec())
 }
 
-fn sized(name: &'static str, local: fn(&mut BtfBuilder) -> u32, target: fn(&mut BtfBuilder), from: Width, wanted: Wanted) -> Case {
+fn sized(
+    name: &'static str,
+    local: fn(&mut BtfBuilder) -> u32,
+    target: fn(&mut BtfBuilder),
+    from: Width,
+    wanted: Wanted,
+) -> Case {
     Case { local, target, ..case(name, Insn::ldx(from, 0, 1, 0), BYTE_OFFSET, wanted) }
 }
 
@@ -107,7 +114,13 @@ fn local_enum(btf: &mut BtfBuilder) -> u32 {
     btf.enum_("e", 4, false, &[("A", 1)])
 }
 
-fn enum_case(name: &'static str, local: fn(&mut BtfBuilder) -> u32, compiled: u64, target: fn(&mut BtfBuilder), wanted: u64) -> Case {
+fn enum_case(
+    name: &'static str,
+    local: fn(&mut BtfBuilder) -> u32,
+    compiled: u64,
+    target: fn(&mut BtfBuilder),
+    wanted: u64,
+) -> Case {
     Case {
         local,
         target,
@@ -262,7 +275,14 @@ fn relocate(case: &Case, endian: Endian) -> Wanted {
 fn hand_made_cases_follow_the_rules_in_both_byte_orders() {
     for case in cases() {
         for endian in Endian::BOTH {
-            assert_eq!(relocate(&case, endian), case.wanted, "{} ({:?} kind {}, {endian:?})", case.name, case.access, case.kind);
+            assert_eq!(
+                relocate(&case, endian),
+                case.wanted,
+                "{} ({:?} kind {}, {endian:?})",
+                case.name,
+                case.access,
+                case.kind
+            );
         }
     }
     println!("{} cases in both byte orders", cases().len());

@@ -384,7 +384,9 @@ fn big_endian_fixtures_do_what_the_rules_say() {
         for (_, program, wanted) in RULES.iter().filter(|rule| rule.0 == name) {
             let (did, machine) = &did[*program];
             match (wanted, did) {
-                (Out(_) | AfterIds(_), Did::Ran { out, .. }) if out.is_empty() => panic!("{name}: {program} stores nothing"),
+                (Out(_) | AfterIds(_), Did::Ran { out, .. }) if out.is_empty() => {
+                    panic!("{name}: {program} stores nothing")
+                }
                 // Loads read other numbers of the same bytes.
                 (Out(_), Did::Ran { .. }) if program.starts_with("read_") || program.starts_with("ld") => continue,
                 (Out(_), Did::Ran { .. }) if program.starts_with("load_") => continue,

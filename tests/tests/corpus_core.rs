@@ -106,8 +106,8 @@ fn compare_object(corpus: &Corpus, object: &str, rows: &[CoreRow], btf: &[u8], e
     let mut buffer = vec![0u8; 4 << 20];
     let mut arena = Arena::new(&mut buffer);
     let parsed = Object::parse(&bytes).unwrap_or_else(|error| panic!("{object}: {error}"));
-    let prepared = prepare(&parsed, Some(btf), Options::default(), &mut arena)
-        .unwrap_or_else(|error| panic!("{object}: {error}"));
+    let prepared =
+        prepare(&parsed, Some(btf), Options::default(), &mut arena).unwrap_or_else(|error| panic!("{object}: {error}"));
     let mut by_place = BTreeMap::new();
     for row in rows {
         let key = (row.section.as_str(), row.relo_idx);

@@ -159,14 +159,14 @@ fn load(
     let mut log = GrowingLog::new(64 << 10, 16 << 20);
     let mut collection =
         Collection::create(&prepared, &options, &mut arena).map_err(|error| {
-            report::LoadMessage { error: &error, prepared: &prepared }.to_string()
+            report::LoadReport { error, prepared: &prepared }.to_string()
         })?;
     collection.load_programs(&options, &mut arena, &mut log).map_err(|error| {
         let text = String::from_utf8_lossy(log.as_bytes());
         let text = text.trim_end_matches('\0').trim_end();
         let tail: Vec<&str> = text.lines().rev().take(6).collect();
         let tail: Vec<&str> = tail.into_iter().rev().collect();
-        format!("{}\n    {}", report::LoadMessage { error: &error, prepared: &prepared }, tail.join("\n    "))
+        format!("{}\n    {}", report::LoadReport { error, prepared: &prepared }, tail.join("\n    "))
     })?;
     let (maps, programs) = collection.counts();
     Ok((programs, maps))

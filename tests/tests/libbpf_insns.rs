@@ -84,7 +84,15 @@ fn records<const N: usize>((bytes, record_size): (&[u8], u32), endian: Endian) -
     bytes.chunks_exact((record_size as usize).max(1)).map(words).collect()
 }
 
-fn compare(name: &str, object: &[u8], endian: Endian, btf: &[u8], outcome: &Outcome, only: &dyn Fn(&str) -> bool, count: &mut Count) {
+fn compare(
+    name: &str,
+    object: &[u8],
+    endian: Endian,
+    btf: &[u8],
+    outcome: &Outcome,
+    only: &dyn Fn(&str) -> bool,
+    count: &mut Count,
+) {
     let mut buffer = vec![0u8; 8 << 20];
     let mut arena = Arena::new(&mut buffer);
     let parsed = Object::parse(object).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -154,7 +162,12 @@ fn prepare_with_libbpf(
     let run = |autoload: Autoload| {
         libbpf::run(
             path,
-            &libbpf::Options { custom_btf: custom_btf.map(Path::to_owned), autoload, size_maps: true, ..Default::default() },
+            &libbpf::Options {
+                custom_btf: custom_btf.map(Path::to_owned),
+                autoload,
+                size_maps: true,
+                ..Default::default()
+            },
         )
     };
     let whole = match run(Autoload::AsDeclared) {

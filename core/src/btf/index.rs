@@ -137,7 +137,7 @@ impl<'a> Types<'a> {
     /// Where this blob's own type with this id starts in the type section, in bytes.
     pub(crate) fn place(&self, id: TypeId) -> Result<usize, BtfError> {
         let missing = BtfError::NoSuchType { id };
-        let number = id.0.checked_sub(self.btf.first_id).filter(|&number| number < self.count).ok_or(missing)?;
+        let number = self.btf.number_of(id).filter(|&number| number < self.count).ok_or(missing)?;
         let entry = usize::try_from(number / self.stride).ok().and_then(|entry| self.offsets.get(entry));
         let mut offset = usize::try_from(*entry.ok_or(missing)?).map_err(|_| missing)?;
         for before in (0..number % self.stride).rev() {

@@ -174,6 +174,7 @@ pub struct Candidate {
 pub struct Answers<'a> {
     types: Types<'a>,
     candidates: &'a [Candidate],
+    visited: u32,
 }
 
 impl<'a> Answers<'a> {
@@ -188,6 +189,12 @@ impl<'a> Answers<'a> {
     #[must_use]
     pub fn types(&self) -> &Types<'a> {
         &self.types
+    }
+
+    /// How many types the pass walked over.
+    #[must_use]
+    pub fn visited(&self) -> u32 {
+        self.visited
     }
 
     /// The types that answer this asker's queries, in the order of their ids.
@@ -273,7 +280,7 @@ impl<'q> Questions<'q> {
         let (offsets, answers) = kept.split_at_mut_checked(index_len).unwrap_or_default();
         let candidates: &'a mut [Candidate] = <[Candidate]>::mut_from_bytes(answers.as_mut_bytes()).unwrap_or_default();
         candidates.sort_unstable_by_key(|candidate| (candidate.owner, candidate.id));
-        Ok(Answers { types: Types::from_parts(btf, offsets, stride, count, pointer_size, base), candidates })
+        Ok(Answers { types: Types::from_parts(btf, offsets, stride, count, pointer_size, base), candidates, visited: count })
     }
 }
 
@@ -357,10 +364,10 @@ impl Pass<'_, '_, '_> {
         let mut steps = self.steps();
         let mut rest = all;
         let mut count = 0u32;
-        while !rest.is_empty() {
+        'types: while !rest.is_empty() {
             self.push_index(all.len().wrapping_sub(rest.len()) as u32)?;
             for _ in 0..stride {
-                let Some([name_off, info, size]) = Bytes::new(rest, endian).u32x3(0) else { break };
+                let Some([name_off, info, size]) = Bytes::new(rest, endian).u32x3(0) else { break 'types };
                 let info = Info(info);
                 let number = info.kind_number();
                 let step = steps.get(usize::from(number)).copied().unwrap_or(UNKNOWN_STEP);
@@ -378,17 +385,17 @@ impl Pass<'_, '_, '_> {
                     }
                 }
                 let len = usize::from(step.fixed).wrapping_add(usize::from(step.each).wrapping_mul(info.vlen() as usize));
-                let Some(next) = rest.get(len..) else { break };
+                let Some(next) = rest.get(len..) else { break 'types };
                 rest = next;
                 count = count.wrapping_add(1);
                 if rest.is_empty() {
                     return Ok(count);
                 }
             }
-            if !count.is_multiple_of(stride) {
-                let id = TypeId(self.btf.first_id.wrapping_add(count));
-                return Err(BtfError::TypeTruncated { id, offset: all.len().wrapping_sub(rest.len()) as u32 });
-            }
+        }
+        if !rest.is_empty() {
+            let id = TypeId(self.btf.first_id.wrapping_add(count));
+            return Err(BtfError::TypeTruncated { id, offset: all.len().wrapping_sub(rest.len()) as u32 });
         }
         Ok(count)
     }
@@ -484,7 +491,7 @@ impl Pass<'_, '_, '_> {
         let full = self.full(2, Part::Candidates);
         let end = self.area.len().wrapping_sub(self.answers_len);
         let start = end.checked_sub(2).filter(|&start| start >= self.index_len).ok_or(full)?;
-        self.area.get_mut(start..end).ok_or(full)?.copy_from_slice(&[owner, id]);
+        self.area.get_mut(start..end).ok_or(full)?.copy_from_slice(&[owner, self.btf.with_gaps(id)]);
         self.answers_len = self.answers_len.wrapping_add(2);
         Ok(())
     }

@@ -60,6 +60,8 @@ pub struct Btf<'btf> {
     types_at: u32,
     first_id: u32,
     first_string: u32,
+    /// Ids of the types in their order, where they do not go on without gaps.
+    ids: &'btf [u32],
 }
 
 impl<'btf> Btf<'btf> {
@@ -83,6 +85,31 @@ impl<'btf> Btf<'btf> {
         Self::parse_at(blob, base.end_id(), base.end_string())
     }
 
+    /// A part of a blob that stands alone: its types keep the ids that they had, which are `ids` in rising order.
+    ///
+    /// # Errors
+    /// As [`Btf::parse`].
+    pub fn parse_part(blob: &'btf [u8], ids: &'btf [u32]) -> Result<Self, BtfError> {
+        Ok(Self { ids, ..Self::parse(blob)? })
+    }
+
+    /// The id of the type that would have this one if there were no gaps.
+    pub(crate) fn with_gaps(&self, id: u32) -> u32 {
+        if self.ids.is_empty() {
+            return id;
+        }
+        let number = id.checked_sub(self.first_id).and_then(|number| usize::try_from(number).ok());
+        number.and_then(|number| self.ids.get(number)).copied().unwrap_or(u32::MAX)
+    }
+
+    /// How many of its own types come before the one with this id.
+    pub(crate) fn number_of(&self, id: TypeId) -> Option<u32> {
+        if self.ids.is_empty() {
+            return id.0.checked_sub(self.first_id);
+        }
+        u32::try_from(self.ids.binary_search(&id.0).ok()?).ok()
+    }
+
     fn parse_at(blob: &'btf [u8], first_id: u32, first_string: u32) -> Result<Self, BtfError> {
         let sections = header::Sections::parse(blob)?;
         let strings = sections.strings;
@@ -97,6 +124,7 @@ impl<'btf> Btf<'btf> {
             types_at: sections.types_at,
             first_id,
             first_string,
+            ids: &[],
         })
     }
 
@@ -204,7 +232,7 @@ impl<'btf> Iterator for Iter<'btf> {
         if self.offset >= self.btf.types.len() {
             return None;
         }
-        let item = self.btf.type_at(self.offset, self.id);
+        let item = self.btf.type_at(self.offset, self.btf.with_gaps(self.id));
         match item {
             Ok((_, next)) => {
                 self.offset = next;

@@ -269,7 +269,7 @@ pub(super) fn read<'buf>(
     if let Some(local) = local {
         for section in object.elf().sections() {
             let section = section?;
-            if is_struct_ops(section.name) {
+            if is_struct_ops(section.name()) {
                 read_struct_ops(local, &section, &mut maps)?;
             }
         }
@@ -392,7 +392,7 @@ fn read_struct_ops(
     section: &Section<'_>,
     maps: &mut Growing<'_, '_, Map>,
 ) -> Result<(), ObjectError> {
-    let Some(datasec) = find_datasec(local, section.name)? else { return Ok(()) };
+    let Some(datasec) = find_datasec(local, section.name())? else { return Ok(()) };
     for place in datasec.section_vars() {
         let var = local.get(place.type_id)?;
         let definition = local.skip_modifiers(var.type_id())?;
@@ -406,7 +406,7 @@ fn read_struct_ops(
         map.key_size = 4;
         map.value_size = definition.byte_size();
         map.max_entries = 1;
-        if section.name.ends_with(b".link") {
+        if section.name().ends_with(b".link") {
             map.flags = LINK;
         }
         maps.push(map)?;

@@ -20,6 +20,7 @@ pub(crate) use functions::CodeSection;
 pub use functions::Function;
 pub(crate) use maps::{ARENA, ARENA_SECTION};
 pub use maps::{DataSection, Map, MapOrigin, Pinning};
+pub(crate) use slots::rels_of;
 pub use slots::{Slot, SlotTarget};
 pub use variables::Variable;
 

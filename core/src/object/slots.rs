@@ -9,6 +9,7 @@ use super::error::ObjectError;
 use super::maps::{ARRAY_OF_MAPS, HASH_OF_MAPS, PROG_ARRAY};
 use super::{CodeSection, Declared, Function, Map, MapOrigin, Object};
 use crate::btf::Types;
+use crate::bytes::Bytes;
 
 /// What fills a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub(crate) fn rels_of<'o>(object: &Object<'o>, section: u32) -> Result<Rels<'o>,
             return Rels::parse(&rels);
         }
     }
-    Ok(Rels::none(object.endian()))
+    Ok(Rels::new(Bytes::new(&[], object.endian())))
 }
 
 impl<'buf> Declared<'buf> {
@@ -53,7 +54,7 @@ impl<'buf> Declared<'buf> {
     ) -> Result<impl Iterator<Item = Result<Slot, ObjectError>> + use<'s, 'buf>, ObjectError> {
         let section = self.maps.iter().find(|map| map.origin() == MapOrigin::Btf).map_or(0, Map::section);
         let rels = match section {
-            0 => Rels::none(object.endian()),
+            0 => Rels::new(Bytes::new(&[], object.endian())),
             section => rels_of(object, section)?,
         };
         Ok((0..rels.len()).map_while(move |number| rels.get(number)).map(move |rel| self.slot(object, local, section, rel)))

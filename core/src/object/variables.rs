@@ -43,7 +43,7 @@ impl Declared<'_> {
             // Compilers leave the offsets in the BTF at 0; the symbol knows.
             let mut symbols = object.elf().symbols().filter_map(Result::ok);
             let symbol =
-                symbols.find(|symbol| symbol.section == Some(section) && !symbol.is_local() && symbol.name == name);
+                symbols.find(|symbol| symbol.section == Some(section) && !symbol.is_local() && symbol.is_named(name));
             let byte_offset = symbol.map_or(Some(place.byte_offset), |symbol| u32::try_from(symbol.value).ok());
             let (Some(byte_offset), byte_size) = (byte_offset, local.byte_size(var.type_id())?) else { continue };
             if byte_offset.checked_add(byte_size).is_none_or(|end| end > map.value_size) {

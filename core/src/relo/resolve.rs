@@ -273,14 +273,45 @@ struct Outcome {
     is_wrong_access: bool,
 }
 
-/// All distinct relocations of an object, sorted by root type.
-#[derive(Debug)]
+/// All distinct relocations of an object, sorted by root type, decided.
+#[derive(Clone, Copy, Debug)]
 pub struct Decisions<'buf> {
-    list: &'buf mut [Decision],
+    list: &'buf [Decision],
     endian: Endian,
 }
 
 impl<'buf> Decisions<'buf> {
+    /// All of them.
+    #[must_use]
+    pub fn list(&self) -> &'buf [Decision] {
+        self.list
+    }
+
+    /// The decision on the relocation of this record.
+    #[must_use]
+    pub fn of(&self, relo: &CoreRelo) -> Option<&'buf Decision> {
+        let key = (relo.type_id.0, relo.access_str_off, kind_number(relo.kind));
+        let at = self.list.binary_search_by_key(&key, Decision::key).ok()?;
+        self.list.get(at)
+    }
+
+    /// Why a decision is [`Verdict::BadSpec`].
+    ///
+    /// # Errors
+    /// The fault.
+    pub fn spec_error(&self, local: &Types<'_>, decision: &Decision) -> Result<(), SpecError> {
+        local_value(local, decision, self.endian).map(|_| ())
+    }
+}
+
+/// All distinct relocations of an object, sorted by root type, while they are being decided.
+#[derive(Debug)]
+pub struct Deciding<'buf> {
+    list: &'buf mut [Decision],
+    endian: Endian,
+}
+
+impl<'buf> Deciding<'buf> {
     /// Collects the distinct relocations of `ext`, undecided.
     ///
     /// # Errors
@@ -318,22 +349,6 @@ impl<'buf> Decisions<'buf> {
     #[must_use]
     pub fn list(&self) -> &[Decision] {
         self.list
-    }
-
-    /// The decision on the relocation of this record.
-    #[must_use]
-    pub fn of(&self, relo: &CoreRelo) -> Option<&Decision> {
-        let key = (relo.type_id.0, relo.access_str_off, kind_number(relo.kind));
-        let at = self.list.binary_search_by_key(&key, Decision::key).ok()?;
-        self.list.get(at)
-    }
-
-    /// Why a decision is [`Verdict::BadSpec`].
-    ///
-    /// # Errors
-    /// The fault.
-    pub fn spec_error(&self, local: &Types<'_>, decision: &Decision) -> Result<(), SpecError> {
-        local_value(local, decision, self.endian).map(|_| ())
     }
 
     /// Decides all that needs no candidates, and adds a query for every root type that has relocations left. The
@@ -391,7 +406,7 @@ impl<'buf> Decisions<'buf> {
     }
 
     /// First of two looks at a module, for root types that vmlinux has no candidate for: how many relocations its
-    /// candidates match. Every module is looked at before [`Decisions::resolve_module`] is called for any.
+    /// candidates match. Every module is looked at before [`Deciding::resolve_module`] is called for any.
     pub fn weigh_module(&mut self, local: &Types<'_>, answers: &Answers<'_>, module: u16) {
         let judge = Judge { local, target: answers.types(), btf: module, endian: self.endian };
         for run in self.list.chunk_by_mut(|one, next| one.root == next.root) {
@@ -417,8 +432,16 @@ impl<'buf> Decisions<'buf> {
     }
 
     /// Decides all that is left: what no BTF has is absent.
-    pub fn settle(&mut self) {
+    #[must_use]
+    pub fn settle(self) -> Decisions<'buf> {
         self.list.iter_mut().for_each(Decision::settle);
+        self.finish()
+    }
+
+    /// Leaves undecided what is.
+    #[must_use]
+    pub fn finish(self) -> Decisions<'buf> {
+        Decisions { list: self.list, endian: self.endian }
     }
 
     /// Whether some relocation has no decision yet.
@@ -426,6 +449,28 @@ impl<'buf> Decisions<'buf> {
     pub fn is_pending(&self) -> bool {
         self.list.iter().any(|decision| decision.state == STATE_PENDING)
     }
+}
+
+/// Of the candidates for one root type, those that count: the ones that match the most of its relocations, or where
+/// none matches any, those that cannot be judged. `run` are its relocations, undecided.
+pub(crate) fn choose(
+    local: &Types<'_>,
+    target: &Types<'_>,
+    endian: Endian,
+    run: &[Decision],
+    candidates: impl Iterator<Item = TypeId> + Clone,
+    mut each: impl FnMut(TypeId) -> Result<(), ArenaFull>,
+) -> Result<(), ArenaFull> {
+    let judge = Judge { local, target, btf: VMLINUX, endian };
+    let most = candidates.clone().map(|candidate| judge.count(run, candidate)).max().unwrap_or(0);
+    for candidate in candidates {
+        let is_chosen =
+            if most > 0 { judge.count(run, candidate) == most } else { judge.is_at_fault(run, candidate) };
+        if is_chosen {
+            each(candidate)?;
+        }
+    }
+    Ok(())
 }
 
 /// Drops repeated keys and puts their number above the kind of the one that is kept.
@@ -523,6 +568,14 @@ impl Judge<'_> {
             }
         }
         count
+    }
+
+    /// Whether a candidate cannot be judged for some relocation.
+    fn is_at_fault(&self, run: &[Decision], candidate: TypeId) -> bool {
+        run.iter().filter(|decision| decision.state == STATE_PENDING).any(|decision| {
+            local_value(self.local, decision, self.endian)
+                .is_ok_and(|(spec, value)| self.evaluate(&spec, &value, candidate).is_err())
+        })
     }
 
     /// Takes a chosen candidate into account.

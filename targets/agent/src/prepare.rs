@@ -82,6 +82,13 @@ pub(crate) struct Ready<'a> {
     pub(crate) times: Times,
 }
 
+impl Ready<'_> {
+    /// The modules' names, as the loader wants them.
+    pub(crate) fn module_names(&self) -> Vec<&str> {
+        self.modules.iter().map(String::as_str).collect()
+    }
+}
+
 /// Parses and prepares the object in `bytes`, which came from `file`.
 pub(crate) fn prepare<'a>(
     bytes: &'a [u8],

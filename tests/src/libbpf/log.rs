@@ -64,20 +64,13 @@ fn split_spec(text: &str) -> Option<(&str, u32, &str)> {
 /// The number after `insn #`.
 fn insn_number(text: &str) -> Option<u32> {
     let digits = text.split_once("insn #")?.1;
-    digits
-        .split(|c: char| !c.is_ascii_digit())
-        .next()?
-        .parse()
-        .ok()
+    digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// The numbers on both sides of the last ` -> `.
 fn arrow(text: &str) -> Option<(u64, u64)> {
     let (left, right) = text.rsplit_once(" -> ")?;
-    Some((
-        left.rsplit(' ').next()?.parse().ok()?,
-        right.trim().parse().ok()?,
-    ))
+    Some((left.rsplit(' ').next()?.parse().ok()?, right.trim().parse().ok()?))
 }
 
 impl ReloLog {
@@ -91,13 +84,7 @@ impl ReloLog {
                 LogStatus::Patched { mem_size, .. } if rest.contains(") mem_sz ") => {
                     *mem_size = Some((from as u32, to as u32));
                 }
-                status => {
-                    *status = LogStatus::Patched {
-                        local_value: from,
-                        target_value: to,
-                        mem_size: None,
-                    }
-                }
+                status => *status = LogStatus::Patched { local_value: from, target_value: to, mem_size: None },
             }
         } else if text.starts_with("substituting insn #") {
             // Both slots of an LD_IMM64 are named, the second one first.
@@ -108,17 +95,11 @@ impl ReloLog {
                 let Some((index, spec)) = rest.split_once(' ') else {
                     return;
                 };
-                let (Ok(index), Some((_, target_id, spec))) = (index.parse(), split_spec(spec))
-                else {
+                let (Ok(index), Some((_, target_id, spec))) = (index.parse(), split_spec(spec)) else {
                     return;
                 };
                 let matching = verdict == "matching";
-                self.candidates.push(LogCandidate {
-                    index,
-                    matching,
-                    target_id,
-                    spec: spec.to_owned(),
-                });
+                self.candidates.push(LogCandidate { index, matching, target_id, spec: spec.to_owned() });
             } else {
                 self.status = LogStatus::Failed(text.to_owned());
             }
@@ -137,10 +118,7 @@ pub fn parse_core_log(log: &str) -> Vec<ReloLog> {
     let mut found: Vec<ReloLog> = Vec::new();
     for line in log.lines() {
         let line = line.strip_prefix("libbpf: ").unwrap_or(line);
-        let Some((program, rest)) = line
-            .strip_prefix("prog '")
-            .and_then(|rest| rest.split_once("': relo #"))
-        else {
+        let Some((program, rest)) = line.strip_prefix("prog '").and_then(|rest| rest.split_once("': relo #")) else {
             continue;
         };
         let Some((number, text)) = rest.split_once(": ") else {
@@ -168,9 +146,7 @@ pub fn parse_core_log(log: &str) -> Vec<ReloLog> {
             });
         }
         // The linker's "relo #N" lines about maps and calls follow after all of CO-RE and name no relocation that is open.
-        let open = found
-            .last_mut()
-            .filter(|last| last.program == program && last.relo_idx == relo_idx);
+        let open = found.last_mut().filter(|last| last.program == program && last.relo_idx == relo_idx);
         if let (Some(last), None) = (open, spec) {
             last.take(text);
         }

@@ -50,13 +50,20 @@ pub(crate) fn run(object: &[u8], target: Option<&[u8]>, options: Options, size: 
 
 /// Runs with room to spare, then in just what that used, which must give the same, then in one byte less, which must say what
 /// did not fit. Returns the programs and the bytes.
-pub(crate) fn exactly(name: &str, object: &[u8], target: Option<&[u8]>, options: Options) -> (Vec<Program>, usize, ArenaFull) {
+pub(crate) fn exactly(
+    name: &str,
+    object: &[u8],
+    target: Option<&[u8]>,
+    options: Options,
+) -> (Vec<Program>, usize, ArenaFull) {
     let (programs, high_water) = match run(object, target, options, 1 << 20) {
         Run::Done(programs, high_water) => (programs, high_water),
         other => panic!("{name}: {other:?}"),
     };
     match run(object, target, options, high_water) {
-        Run::Done(again, mark) => assert_eq!((&again, mark), (&programs, high_water), "{name}: in exactly {high_water} bytes"),
+        Run::Done(again, mark) => {
+            assert_eq!((&again, mark), (&programs, high_water), "{name}: in exactly {high_water} bytes")
+        }
         other => panic!("{name}: in exactly {high_water} bytes: {other:?}"),
     }
     match run(object, target, options, high_water - 1) {

@@ -27,11 +27,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let name = session::object_name(&options.file);
     let budget = with_buffer(options.arena, |buffer| {
         let mut arena = Arena::new(buffer);
-        let prepared = prepare(&bytes, &file, &kernel, &mut arena)?.prepared;
+        let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
+        let (prepared, modules) = (&ready.prepared, ready.module_names());
+        let load_options = LoadOptions { modules: &modules, ..LoadOptions::new(&name) };
         let kept = arena.used();
-        rehearse(&prepared, &LoadOptions::new(&name), &mut arena)
-            .map_err(|error| session::failure(&prepared, &file, error))?;
-        Ok(count(&prepared, &mut arena, kept))
+        rehearse(prepared, &load_options, &mut arena).map_err(|error| session::failure(prepared, &file, error))?;
+        Ok(count(prepared, &mut arena, kept))
     })?;
     let mut out = Out::new();
     if options.emit_rust {

@@ -25,7 +25,6 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let wants = |program: &[u8], by_default: bool| {
         by_default && !options.skip.iter().any(|skipped| skipped.as_bytes() == program)
     };
-    let load_options = LoadOptions { wants: &wants, ..LoadOptions::new(&name) };
     with_buffer(options.arena, |buffer| {
         let mut arena = Arena::new(buffer);
         let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
@@ -36,6 +35,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         if let Some(unknown) = options.skip.iter().find(|skipped| !known(skipped)) {
             return Err(Failure::Usage(format!("--skip {unknown}: {file} has no such program")));
         }
+        let modules = ready.module_names();
+        let load_options = LoadOptions { wants: &wants, modules: &modules, ..LoadOptions::new(&name) };
         let (collection, _) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
         let programs = programs(&collection)?;
         let maps = maps(&collection)?;

@@ -40,7 +40,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let mut arena = Arena::new(buffer);
         let ready = prepare(bytes, &file, &kernel, &mut arena)?;
         let shape = Shape::new(options, &ready, &file)?;
-        let (collection, kernel_times) = session::load(&ready.prepared, &file, &LoadOptions::new(&name), &mut arena)?;
+        let modules = ready.module_names();
+        let load_options = LoadOptions { modules: &modules, ..LoadOptions::new(&name) };
+        let (collection, kernel_times) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
         let start = Instant::now();
         let (mut rings, names) = rings(&collection)?;
         let links = attach(&collection, &file)?;

@@ -1,0 +1,2 @@
+//! Placeholder while the rest is being written.
+fn main() {}

@@ -1,0 +1,44 @@
+//! One cold prepare and then N warm ones, for `valgrind --tool=callgrind --toggle-collect='*warm_once*'`.
+//!
+//! Usage: `warm OBJECT [ROUNDS]`. Prints the median time of a warm prepare in microseconds.
+
+use std::hint::black_box;
+use std::process::ExitCode;
+
+use corelo_bench::prepare::{again, link_all};
+use corelo_core::arena::Arena;
+use corelo_core::object::Object;
+use corelo_core::prepare::{Kept, Options, prepare};
+use corelo_loader::kernel::KernelBtf;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let Some(path) = args.next() else {
+        eprintln!("usage: warm OBJECT [ROUNDS]");
+        return ExitCode::from(2);
+    };
+    let rounds = args.next().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
+    let file = std::fs::read(path).expect("the object can be read");
+    let kernel = KernelBtf::open().expect("the kernel's BTF can be opened");
+    let (mut first, mut second) = (vec![0u8; 4 << 20], vec![0u8; 4 << 20]);
+    let mut arena = Arena::new(&mut first);
+    let object = Object::parse(&file).expect("the object is one");
+    let prepared = prepare(&object, Some(&kernel), Options::default(), &mut arena).expect("it can be prepared");
+    let kept = prepared.keep();
+    let cold = link_all(&prepared, &mut arena);
+    let times = (0..rounds).map(|_| {
+        let start = std::time::Instant::now();
+        let warm = black_box(warm_once(black_box(&file), &kept, &mut second));
+        let time = start.elapsed();
+        assert_eq!(warm, cold);
+        time.as_nanos() as u64
+    });
+    let median = corelo_bench::stats::median(times.collect());
+    println!("{cold} instructions, warm {:.1} us", median as f64 / 1e3);
+    ExitCode::SUCCESS
+}
+
+#[inline(never)]
+fn warm_once(file: &[u8], kept: &Kept<'_>, buffer: &mut [u8]) -> usize {
+    again(file, kept, buffer)
+}

@@ -1,0 +1,57 @@
+//! The work that is measured: from an object and a kernel's BTF to the last final instruction.
+
+use corelo_core::arena::Arena;
+use corelo_core::object::Object;
+use corelo_core::prepare::{Kept, Options, Prepared, prepare, prepare_again};
+
+/// Links every program, one after the other in the same scratch, and counts instructions.
+///
+/// # Panics
+/// If a program cannot be linked.
+#[must_use]
+pub fn link_all(prepared: &Prepared<'_>, arena: &mut Arena<'_>) -> usize {
+    let mut insns = 0;
+    for (number, _) in prepared.declared().programs() {
+        let mut scratch = arena.scratch();
+        insns += prepared.program(number, &mut scratch).expect("the program can be linked").insns.len();
+    }
+    insns
+}
+
+/// Cold: the object is parsed, the kernel's types are walked over, all programs are linked.
+///
+/// # Panics
+/// If it does not work.
+#[must_use]
+pub fn cold(file: &[u8], kernel: &[u8], options: Options, buffer: &mut [u8]) -> usize {
+    let mut arena = Arena::new(buffer);
+    let object = Object::parse(file).expect("the object is one");
+    let prepared = prepare(&object, Some(kernel), options, &mut arena).expect("the object can be prepared");
+    link_all(&prepared, &mut arena)
+}
+
+/// Warm: the same, by what was kept of the first time.
+///
+/// # Panics
+/// If it does not work, or a type of the kernel is visited.
+#[must_use]
+pub fn again(file: &[u8], kept: &Kept<'_>, buffer: &mut [u8]) -> usize {
+    let mut arena = Arena::new(buffer);
+    let object = Object::parse(file).expect("the object is one");
+    let prepared = prepare_again(&object, kept, Options::default(), &mut arena).expect("the object was prepared");
+    assert_eq!(prepared.visited(), 0);
+    link_all(&prepared, &mut arena)
+}
+
+/// As [`cold`], but `None` where the object cannot be prepared or linked.
+#[must_use]
+pub fn try_cold(file: &[u8], kernel: &[u8], options: Options, buffer: &mut [u8]) -> Option<usize> {
+    let mut arena = Arena::new(buffer);
+    let object = Object::parse(file).ok()?;
+    let prepared = prepare(&object, Some(kernel), options, &mut arena).ok()?;
+    let mut insns = 0;
+    for (number, _) in prepared.declared().programs() {
+        insns += prepared.program(number, &mut arena.scratch()).ok()?.insns.len();
+    }
+    Some(insns)
+}

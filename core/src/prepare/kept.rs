@@ -1,0 +1,87 @@
+//! The warm start: what was decided of an object, kept for the next time that the same object is prepared.
+//!
+//! ```text
+//! Prepared --keep--> Kept                 a view; its bytes stay in the first arena
+//! Object x Kept --prepare_again--> Prepared   declarations are read again, no type of the kernel is visited
+//! ```
+
+use super::{InModule, Options, PrepareError, Prepared, declarations};
+use crate::arena::Arena;
+use crate::btf::lookup::Answers;
+use crate::object::Object;
+use crate::relo::resolve::Decisions;
+
+/// What the kernel answered to one object, and what was decided by it. It holds as long as the kernel runs; where
+/// modules were searched, as long as those are loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<'a> {
+    fingerprint: u64,
+    file_len: usize,
+    decisions: Decisions<'a>,
+    answers: Option<Answers<'a>>,
+    in_modules: &'a [InModule],
+    queries_len: usize,
+}
+
+impl<'a> Prepared<'a> {
+    /// What [`prepare_again`] needs. The arena and the kernel's BTF stay borrowed; the object's bytes need not, as
+    /// long as they can be had again.
+    #[must_use]
+    pub fn keep(&self) -> Kept<'a> {
+        let file = self.object.bytes();
+        Kept {
+            fingerprint: fingerprint(file),
+            file_len: file.len(),
+            decisions: self.decisions,
+            answers: self.answers,
+            in_modules: self.in_modules,
+            queries_len: self.queries_len,
+        }
+    }
+}
+
+/// Prepares an object that was prepared before, by what was kept of it: [`Prepared::visited`] is 0 afterwards, and all
+/// else is as it was. Of the options only the local stride counts.
+///
+/// # Errors
+/// [`PrepareError::OtherObject`] where the file is not the one whose answers were kept, byte for byte (by its length
+/// and a hash of 64 bits, which is proof against mistakes but not against a file made to deceive);
+/// [`PrepareError::Object`], [`PrepareError::Arena`]
+pub fn prepare_again<'a>(
+    object: &Object<'a>,
+    kept: &Kept<'a>,
+    options: Options,
+    arena: &mut Arena<'a>,
+) -> Result<Prepared<'a>, PrepareError> {
+    let file = object.bytes();
+    if file.len() != kept.file_len || fingerprint(file) != kept.fingerprint {
+        return Err(PrepareError::OtherObject);
+    }
+    let (local, declared) = declarations(object, options, arena)?;
+    Ok(Prepared {
+        object: *object,
+        local,
+        declared,
+        decisions: kept.decisions,
+        answers: kept.answers,
+        in_modules: kept.in_modules,
+        queries_len: kept.queries_len,
+        visited: 0,
+    })
+}
+
+/// Mixes all bytes into one number. Four lanes, so that a multiplication need not wait for the one before.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |lane: u64, word: u64| (lane ^ word).wrapping_mul(ODD).rotate_left(29);
+    let mut lanes = [1u64, 2, 3, 4];
+    let (blocks, tail) = bytes.as_chunks::<32>();
+    for block in blocks {
+        let (words, _) = block.as_chunks::<8>();
+        for (lane, word) in lanes.iter_mut().zip(words) {
+            *lane = mix(*lane, u64::from_le_bytes(*word));
+        }
+    }
+    let end = tail.iter().fold(bytes.len() as u64, |end, &byte| mix(end, u64::from(byte)));
+    lanes.iter().fold(end, |end, &lane| mix(end ^ (end >> 31), lane))
+}

@@ -1,0 +1,824 @@
+//! A minimal BTF out of one that is read piece by piece.
+//!
+//! | pass | over | for |
+//! |---|---|---|
+//! | 1 | header | where the sections are |
+//! | 2 | strings | offsets of the names that the object knows |
+//! | 3 | types | candidates by those offsets, the long integer type, a sparse index |
+//! | then | parts of the types | what candidates lead to: once for each level of nesting that lies backwards |
+//! | last | parts of the strings | the names of what is kept |
+//!
+//! Within a pass nothing is read twice but for what overlaps at the edge of a window, and no pass goes back. Members of
+//! structs whose names the object does not know are left out as they are read.
+//!
+//! A name must start where a string starts, as in every BTF that pahole, libbpf or a compiler writes; names of more bytes
+//! than the window are not looked at.
+
+use core::fmt;
+
+use super::borrowed::{TailorError, take_to_front};
+use super::emit::{Emit, HEADER, PLACEHOLDER, is_written, names_of};
+use super::needs::{Needs, is_open};
+use super::pairs::{Insertable, Pair, Pairs, find, take_closed};
+use super::source::Source;
+use super::walk::{Graph, Walk};
+use crate::arena::{Arena, ArenaFull, Part};
+use crate::btf::header::Extents;
+use crate::btf::info::{KNOWN_KINDS, SHAPES, Shape};
+use crate::btf::lookup::{FNV_BASIS, LONG_NAMES, hash};
+use crate::btf::strings::essential;
+use crate::btf::{Btf, BtfError, FIXED, Info, Kind, Type, TypeId};
+use crate::bytes::{Bytes, Endian, u32_bytes};
+use crate::relo::spec::AccessSpec;
+
+/// The smallest window, in bytes: a name of the kernel's has at most 511.
+pub const MIN_WINDOW: usize = 1024;
+
+/// The most passes over a source. Real kernels take about ten: see the table of this module.
+pub const MAX_PASSES: u32 = 64;
+
+/// Types per entry of the index that is kept while the source is read.
+const STRIDE: u32 = 64;
+/// Bytes read at once where only parts are wanted.
+const CHUNK: usize = 2048;
+/// The most bytes of a layout section: four for each of 128 kinds.
+const MAX_LAYOUT: usize = 512;
+
+/// Why a source cannot be tailored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamError<E> {
+    /// The source cannot be read.
+    Read(E),
+    /// The source ends early.
+    Short {
+        /// Where, in bytes from its start.
+        offset: u64,
+    },
+    /// What it holds is at fault.
+    Btf(BtfError),
+    /// The object has another byte order.
+    ByteOrder,
+    /// The window is smaller than [`MIN_WINDOW`].
+    Window,
+    /// More than [`MAX_PASSES`] would be needed: types nest too deep.
+    Passes,
+    /// The arena is too small.
+    Arena(ArenaFull),
+}
+
+impl<E: fmt::Display> fmt::Display for StreamError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "kernel BTF cannot be read: {error}"),
+            Self::Short { offset } => write!(f, "kernel BTF ends at byte {offset}, too early"),
+            Self::Btf(error) => error.fmt(f),
+            Self::ByteOrder => f.write_str("object and kernel BTF have different byte orders"),
+            Self::Window => write!(f, "window is smaller than {MIN_WINDOW} bytes"),
+            Self::Passes => write!(f, "kernel BTF would have to be read more than {MAX_PASSES} times"),
+            Self::Arena(full) => full.fmt(f),
+        }
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> core::error::Error for StreamError<E> {}
+
+impl<E> From<BtfError> for StreamError<E> {
+    fn from(error: BtfError) -> Self {
+        match error {
+            BtfError::Arena(full) => Self::Arena(full),
+            error => Self::Btf(error),
+        }
+    }
+}
+
+impl<E> From<ArenaFull> for StreamError<E> {
+    fn from(full: ArenaFull) -> Self {
+        Self::Arena(full)
+    }
+}
+
+impl<E> From<TailorError> for StreamError<E> {
+    fn from(error: TailorError) -> Self {
+        match error {
+            TailorError::Btf(error) => error.into(),
+            TailorError::ByteOrder { .. } => Self::ByteOrder,
+            TailorError::Arena(full) => Self::Arena(full),
+        }
+    }
+}
+
+/// What was made of a source.
+#[derive(Clone, Copy, Debug)]
+pub struct Streamed<'a> {
+    /// The types, which refer to each other by the ids that they have in the source: to be read with
+    /// [`Btf::parse_part`].
+    pub blob: &'a [u8],
+    /// Their ids.
+    pub ids: &'a [u32],
+    /// How many passes over the source were made: within each it was read forward only.
+    pub passes: u32,
+    /// Bytes that were read, those at the edges of windows counted twice.
+    pub bytes_read: u64,
+}
+
+impl<'a> Streamed<'a> {
+    /// The BTF, to be searched in the place of the source's.
+    ///
+    /// # Errors
+    /// None in practice: it was just written.
+    pub fn btf(&self) -> Result<Btf<'a>, BtfError> {
+        Btf::parse_part(self.blob, self.ids)
+    }
+}
+
+/// Makes a minimal BTF of all that `needs` may look at in `source`, which is read through a window of `window` bytes in
+/// `arena`. Blob and ids are kept there; the window and what else is used meanwhile is given back.
+///
+/// # Errors
+/// [`StreamError`]
+pub fn stream<'a, S: Source>(
+    mut source: S,
+    needs: Needs<'_>,
+    window: usize,
+    arena: &mut Arena<'a>,
+) -> Result<Streamed<'a>, StreamError<S::Error>> {
+    if window < MIN_WINDOW {
+        return Err(StreamError::Window);
+    }
+    let (place, passes, bytes_read) = {
+        let mut scratch = arena.scratch();
+        let before = scratch.left();
+        let window = scratch.take::<u8>(window, Part::Window)?;
+        let mut reader = Reader { source: &mut source, window, start: 0, len: 0, passes: 0, bytes_read: 0 };
+        let place = Job::new(&mut reader, needs)?.run(&mut reader, before, &mut scratch)?;
+        (place, reader.passes, reader.bytes_read)
+    };
+    let (at, ids_len, blob_len) = place;
+    let made = take_to_front(arena, at, ids_len, blob_len)?;
+    Ok(Streamed { blob: made.blob, ids: made.ids, passes, bytes_read })
+}
+
+/// A window that moves over a source.
+struct Reader<'w, S> {
+    source: &'w mut S,
+    window: &'w mut [u8],
+    start: u64,
+    len: usize,
+    passes: u32,
+    bytes_read: u64,
+}
+
+impl<S: Source> Reader<'_, S> {
+    fn begin_pass(&mut self) -> Result<(), StreamError<S::Error>> {
+        self.passes = self.passes.saturating_add(1);
+        if self.passes > MAX_PASSES {
+            return Err(StreamError::Passes);
+        }
+        Ok(())
+    }
+
+    /// Bytes at `at`; where they are not in the window, up to `ahead` bytes are read with them. Fewer at the end.
+    fn up_to(&mut self, at: u64, len: usize, ahead: usize) -> Result<&[u8], StreamError<S::Error>> {
+        let offset = at.checked_sub(self.start).and_then(|offset| usize::try_from(offset).ok());
+        let inside = offset.filter(|offset| offset.saturating_add(len) <= self.len);
+        let offset = match inside {
+            Some(offset) => offset,
+            None => {
+                self.fill(at, len.max(ahead))?;
+                0
+            }
+        };
+        let end = offset.saturating_add(len).min(self.len);
+        Ok(self.window.get(offset..end).unwrap_or_default())
+    }
+
+    fn exactly(&mut self, at: u64, len: usize, ahead: usize) -> Result<&[u8], StreamError<S::Error>> {
+        let bytes = self.up_to(at, len, ahead)?;
+        if bytes.len() < len {
+            return Err(StreamError::Short { offset: at.saturating_add(bytes.len() as u64) });
+        }
+        // Read again: a shorter borrow than the one that was looked at.
+        self.up_to(at, len, ahead)
+    }
+
+    fn fill(&mut self, at: u64, wanted: usize) -> Result<(), StreamError<S::Error>> {
+        self.start = at;
+        self.len = 0;
+        let wanted = wanted.min(self.window.len());
+        while self.len < wanted {
+            let place = self.window.get_mut(self.len..wanted).unwrap_or_default();
+            let offset = at.saturating_add(self.len as u64);
+            match self.source.read_at(offset, place).map_err(StreamError::Read)? {
+                0 => break,
+                count => {
+                    let count = count.min(place.len());
+                    self.len = self.len.saturating_add(count);
+                    self.bytes_read = self.bytes_read.saturating_add(count as u64);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names that the object knows: hashes of what is left of them without flavour.
+struct Vocabulary<'v> {
+    hashes: &'v mut [u32],
+    first_bytes: FirstBytes,
+}
+
+/// Which first two bytes some name has; the second is NUL for a name of one byte.
+struct FirstBytes([u64; 32]);
+
+impl FirstBytes {
+    fn slot(name: &[u8]) -> (usize, u64) {
+        let first = usize::from(name.first().copied().unwrap_or(0));
+        let second = usize::from(name.get(1).copied().unwrap_or(0));
+        let number = (first ^ (second << 3)) & 0x7ff;
+        (number >> 6, 1 << (number & 63))
+    }
+
+    fn add(&mut self, name: &[u8]) {
+        let (word, bit) = Self::slot(name);
+        if let Some(word) = self.0.get_mut(word) {
+            *word |= bit;
+        }
+    }
+
+    fn may_have(&self, name: &[u8]) -> bool {
+        let (word, bit) = Self::slot(name);
+        self.0.get(word).is_some_and(|word| word & bit != 0)
+    }
+}
+
+impl<'v> Vocabulary<'v> {
+    fn collect(needs: Needs<'_>, arena: &mut Arena<'v>) -> Result<Self, ArenaFull> {
+        let mut first_bytes = FirstBytes([0; 32]);
+        let mut hashes = arena.grow::<u32>(Part::Queries);
+        // The empty name says that a member is anonymous.
+        hashes.push(FNV_BASIS)?;
+        first_bytes.add(b"");
+        let mut add = |name: &[u8], hashes: &mut crate::arena::Growing<'_, 'v, u32>| {
+            let name = essential(name);
+            first_bytes.add(name);
+            if let [first] = name {
+                // With a flavour it goes on.
+                first_bytes.add(&[*first, b'_']);
+            }
+            hashes.push(hash(FNV_BASIS, name))
+        };
+        for name in LONG_NAMES {
+            add(name, &mut hashes)?;
+        }
+        if let Some(local) = needs.local {
+            if needs.compares_types() {
+                for name in local.btf().strings().split(|&byte| byte == 0) {
+                    add(name, &mut hashes)?;
+                }
+            }
+            for decision in needs.decisions.iter().filter(|decision| is_open(decision)) {
+                let Ok(spec) = AccessSpec::parse(local, &decision.record()) else { continue };
+                for name in spec.accessors.iter().filter_map(|accessor| accessor.name) {
+                    add(name, &mut hashes)?;
+                }
+            }
+        }
+        for query in needs.queries {
+            let [first, second] = query.first_bytes(needs.names);
+            first_bytes.add(&[first, second]);
+            if second == 0 {
+                first_bytes.add(&[first, b'_']);
+            }
+            hashes.push(query.hash())?;
+        }
+        let all = hashes.items();
+        all.sort_unstable();
+        let mut kept = 0usize;
+        for at in 0..all.len() {
+            let Some(&value) = all.get(at) else { break };
+            let is_new = kept.checked_sub(1).and_then(|last| all.get(last)) != Some(&value);
+            if let (true, Some(place)) = (is_new, all.get_mut(kept)) {
+                *place = value;
+                kept = kept.saturating_add(1);
+            }
+        }
+        hashes.truncate(kept);
+        Ok(Self { hashes: hashes.finish()?, first_bytes })
+    }
+
+    fn has(&self, name: &[u8]) -> bool {
+        self.first_bytes.may_have(name) && self.hashes.binary_search(&hash(FNV_BASIS, essential(name))).is_ok()
+    }
+}
+
+/// Names of the source that the object knows: pairs of their offset there and in the bytes, which end with a NUL each.
+#[derive(Clone, Copy)]
+struct Known<'k> {
+    bytes: &'k [u8],
+    places: &'k [Pair],
+}
+
+impl Known<'_> {
+    fn get(&self, offset: u32) -> Option<&[u8]> {
+        let pair = find(self.places, offset)?;
+        let tail = self.bytes.get(usize::try_from(pair.value).ok()?..)?;
+        tail.get(..tail.iter().position(|&byte| byte == 0)?)
+    }
+}
+
+/// Set in the value of a type that may answer a query.
+const CANDIDATE: u32 = 1 << 31;
+/// The place of a type that is still to be read.
+const PENDING: u32 = CANDIDATE - 1;
+/// The place of a type that is not there.
+const MISSING: u32 = PENDING - 1;
+
+fn place(pair: Pair) -> u32 {
+    pair.value & !CANDIDATE
+}
+
+/// Blob and ids: where they start in the scratch arena, how many ids, how many bytes.
+type Made = (usize, usize, usize);
+
+struct Job<'n> {
+    needs: Needs<'n>,
+    extents: Extents,
+    layout: [u8; MAX_LAYOUT],
+    /// The id after the last one.
+    end_id: u32,
+}
+
+impl<'n> Job<'n> {
+    fn new<S: Source>(reader: &mut Reader<'_, S>, needs: Needs<'n>) -> Result<Self, StreamError<S::Error>> {
+        reader.begin_pass()?;
+        let len = usize::try_from(reader.source.len()).unwrap_or(usize::MAX);
+        let ahead = reader.window.len();
+        let head = reader.up_to(0, MIN_WINDOW.min(len), ahead)?;
+        let extents = Extents::parse(head, len)?;
+        if extents.endian != needs.endian {
+            return Err(StreamError::ByteOrder);
+        }
+        let mut layout = [0; MAX_LAYOUT];
+        let layout_len = usize::try_from(extents.layout.1).unwrap_or(usize::MAX).min(MAX_LAYOUT);
+        let bytes = reader.exactly(u64::from(extents.layout.0), layout_len, layout_len)?;
+        if let Some(place) = layout.get_mut(..layout_len) {
+            place.copy_from_slice(bytes);
+        }
+        Ok(Self { needs, extents, layout, end_id: 1 })
+    }
+
+    fn run<S: Source>(
+        mut self,
+        reader: &mut Reader<'_, S>,
+        before: usize,
+        arena: &mut Arena<'_>,
+    ) -> Result<Made, StreamError<S::Error>> {
+        let vocabulary = Vocabulary::collect(self.needs, arena)?;
+
+        let mut known = Pairs::new(arena.rest(), Part::Queries);
+        self.read_names(reader, &vocabulary, &mut known)?;
+        let most = known.most();
+        let lens = known.close();
+        arena.note_transient(most);
+        let (bytes, places) = take_closed(arena, lens, Part::Queries)?;
+        let known = Known { bytes, places };
+
+        let mut found = Pairs::new(arena.rest(), Part::KernelIndex);
+        self.read_types(reader, known, &mut found)?;
+        let most = found.most();
+        let lens = found.close();
+        arena.note_transient(most);
+        let (index, candidates) = take_closed(arena, lens, Part::KernelIndex)?;
+        let index = <[u32] as zerocopy::FromBytes>::ref_from_bytes(index).unwrap_or_default();
+
+        let mut records = Pairs::new(arena.rest(), Part::Tailor);
+        for pair in &*candidates {
+            records.insert(*pair)?;
+        }
+        loop {
+            let (log, entries) = records.both();
+            let mut graph = Resident { log, entries, known, endian: self.extents.endian };
+            self.walk(&mut graph)?;
+            if !records.pairs().iter().any(|&pair| place(pair) == PENDING) {
+                break;
+            }
+            self.fetch(reader, known, index, &mut records)?;
+        }
+        let most = records.most();
+        let lens = records.close();
+        arena.note_transient(most);
+        let (log, entries) = take_closed(arena, lens, Part::Tailor)?;
+        self.write(reader, log, entries, before, arena)
+    }
+
+    /// The pass over the strings.
+    fn read_names<S: Source>(
+        &self,
+        reader: &mut Reader<'_, S>,
+        vocabulary: &Vocabulary<'_>,
+        known: &mut Pairs<'_>,
+    ) -> Result<(), StreamError<S::Error>> {
+        reader.begin_pass()?;
+        let (start, len) = self.extents.strings;
+        let mut offset = 0u32;
+        let mut is_inside = false;
+        while offset < len {
+            let window = reader.window.len();
+            let wanted = usize::try_from(len - offset).unwrap_or(usize::MAX).min(window);
+            let chunk = reader.exactly(u64::from(start) + u64::from(offset), wanted, window)?;
+            let mut rest = chunk;
+            while let Some(end) = rest.iter().position(|&byte| byte == 0) {
+                let (name, after) = rest.split_at_checked(end).unwrap_or_default();
+                rest = after.get(1..).unwrap_or_default();
+                if !core::mem::take(&mut is_inside) && vocabulary.has(name) {
+                    let at = known.push_bytes(name)?;
+                    known.push_bytes(&[0])?;
+                    known.insert(Pair { key: offset, value: u32::try_from(at).unwrap_or(u32::MAX) })?;
+                }
+                offset = offset.saturating_add(u32::try_from(end).unwrap_or(u32::MAX)).saturating_add(1);
+            }
+            if rest.len() == wanted {
+                // Longer than the window: not looked at, to its end.
+                is_inside = true;
+                offset = offset.saturating_add(u32::try_from(wanted).unwrap_or(u32::MAX));
+            } else if wanted < window && !rest.is_empty() {
+                return Err(BtfError::BadStrings.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn record_len(&self, info: u32, offset: u32, id: u32) -> Result<u64, BtfError> {
+        let info = Info(info);
+        let kind = info.kind_number();
+        let shape = if kind < KNOWN_KINDS {
+            SHAPES.get(usize::from(kind)).copied()
+        } else {
+            let at = usize::from(kind) * 4;
+            let known = self.extents.layout.1 as usize >= at + 4;
+            match (known, self.layout.get(at), self.layout.get(at + 1)) {
+                (true, Some(&once), Some(&each)) => Some(Shape { once, each }),
+                _ => None,
+            }
+        };
+        let shape = shape.ok_or(BtfError::UnknownKind { id: TypeId(id), offset, kind })?;
+        Ok(FIXED as u64 + u64::from(shape.once) + u64::from(shape.each) * u64::from(info.vlen()))
+    }
+
+    /// The three words at an offset of the type section.
+    fn fixed<S: Source>(
+        &self,
+        reader: &mut Reader<'_, S>,
+        offset: u32,
+        id: u32,
+        ahead: usize,
+    ) -> Result<[u32; 3], StreamError<S::Error>> {
+        let (start, len) = self.extents.types;
+        if u64::from(offset) + FIXED as u64 > u64::from(len) {
+            return Err(BtfError::TypeTruncated { id: TypeId(id), offset }.into());
+        }
+        let bytes = reader.exactly(u64::from(start) + u64::from(offset), FIXED, ahead)?;
+        Ok(Bytes::new(bytes, self.extents.endian).u32x3(0).unwrap_or_default())
+    }
+
+    fn next_offset(&self, info: u32, offset: u32, id: u32) -> Result<u32, BtfError> {
+        let next = u64::from(offset) + self.record_len(info, offset, id)?;
+        let inside = u32::try_from(next).ok().filter(|&next| next <= self.extents.types.1);
+        inside.ok_or(BtfError::TypeTruncated { id: TypeId(id), offset })
+    }
+
+    /// The pass over the types: the index in front, candidates as pairs.
+    fn read_types<S: Source>(
+        &mut self,
+        reader: &mut Reader<'_, S>,
+        known: Known<'_>,
+        found: &mut Pairs<'_>,
+    ) -> Result<(), StreamError<S::Error>> {
+        reader.begin_pass()?;
+        let mut kinds = 0u128;
+        for query in self.needs.queries {
+            kinds |= (0..128u8).filter(|&kind| query.wants_kind(kind)).fold(0, |kinds, kind| kinds | 1 << kind);
+        }
+        let int = Kind::Int.number();
+        let mut has_long = false;
+        let ahead = reader.window.len();
+        let (mut offset, mut id) = (0u32, 1u32);
+        while offset < self.extents.types.1 {
+            if (id - 1).is_multiple_of(STRIDE) {
+                found.push_bytes(&offset.to_ne_bytes())?;
+            }
+            let [name_off, info, size] = self.fixed(reader, offset, id, ahead)?;
+            let kind = Info(info).kind_number();
+            let seeks_long = !has_long && kind == int && matches!(size, 4 | 8);
+            if name_off != 0 && (seeks_long || kinds & (1 << kind) != 0) {
+                if let Some(name) = known.get(name_off) {
+                    let is_long = seeks_long && LONG_NAMES.contains(&name);
+                    has_long |= is_long;
+                    let answers = self.is_asked(name, kind);
+                    if is_long || answers {
+                        let value = if answers { PENDING | CANDIDATE } else { PENDING };
+                        found.insert(Pair { key: id, value })?;
+                    }
+                }
+            }
+            offset = self.next_offset(info, offset, id)?;
+            id = id.wrapping_add(1);
+        }
+        self.end_id = id;
+        Ok(())
+    }
+
+    fn is_asked(&self, name: &[u8], kind: u8) -> bool {
+        let hash = hash(FNV_BASIS, essential(name));
+        let mut queries = self.needs.queries.iter();
+        queries.any(|query| {
+            query.hash() == hash && query.wants_kind(kind) && query.is_answered_by(self.needs.names, name)
+        })
+    }
+
+    /// Walks from every candidate as far as there are types; those that are not there yet become pending.
+    fn walk<'t>(&self, graph: &mut Resident<'t>) -> Result<(), ArenaFull> {
+        let mut next = 0;
+        // By key: entries are added meanwhile.
+        loop {
+            let entries = graph.entries.pairs();
+            let start = entries.partition_point(|pair| pair.key < next);
+            let candidate = entries.get(start..).unwrap_or_default().iter().find(|pair| pair.value & CANDIDATE != 0);
+            let Some(&Pair { key, .. }) = candidate else { return Ok(()) };
+            next = key.saturating_add(1);
+            let Some(ty) = graph.get(TypeId(key))? else { continue };
+            let known = graph.known;
+            let Some(name) = known.get(ty.name_off()) else { continue };
+            let hash = hash(FNV_BASIS, essential(name));
+            for query in self.needs.queries.iter().filter(|query| query.hash() == hash) {
+                let is_asked = query.wants_kind(ty.info().kind_number());
+                if !is_asked || !query.is_answered_by(self.needs.names, name) {
+                    continue;
+                }
+                match self.needs.decisions_of(query.owner()) {
+                    [] => Walk::answer(graph, query, ty.id())?,
+                    run => Walk::decisions(graph, self.needs, run, ty.id())?,
+                }
+            }
+        }
+    }
+
+    /// One pass forward over the types that are pending.
+    fn fetch<S: Source>(
+        &self,
+        reader: &mut Reader<'_, S>,
+        known: Known<'_>,
+        index: &[u32],
+        records: &mut Pairs<'_>,
+    ) -> Result<(), StreamError<S::Error>> {
+        reader.begin_pass()?;
+        let mut next = 0;
+        // Where the reader is: an id and the offset of its type.
+        let mut here = (1u32, 0u32);
+        loop {
+            let entries = records.pairs();
+            let start = entries.partition_point(|pair| pair.key < next);
+            let pending = entries.get(start..).unwrap_or_default().iter().find(|&&pair| place(pair) == PENDING);
+            let Some(&Pair { key: id, .. }) = pending else { return Ok(()) };
+            next = id.saturating_add(1);
+            if id >= self.end_id {
+                set_place(records, id, MISSING);
+                continue;
+            }
+            let number = id.saturating_sub(1);
+            let entry = number / STRIDE;
+            let indexed = entry.saturating_mul(STRIDE).saturating_add(1);
+            let mut at = here;
+            if indexed > here.0 {
+                let offset = usize::try_from(entry).ok().and_then(|entry| index.get(entry)).copied();
+                at = (indexed, offset.unwrap_or(0));
+            }
+            while at.0 < id {
+                let [_, info, _] = self.fixed(reader, at.1, at.0, CHUNK)?;
+                at = (at.0.saturating_add(1), self.next_offset(info, at.1, at.0)?);
+            }
+            let fixed = self.fixed(reader, at.1, id, CHUNK)?;
+            self.keep_record(reader, known, (id, at.1), fixed, records)?;
+            here = (id.saturating_add(1), self.next_offset(fixed[1], at.1, id)?);
+        }
+    }
+
+    /// Keeps a type, without the members and enumerators that nobody can ask for.
+    fn keep_record<S: Source>(
+        &self,
+        reader: &mut Reader<'_, S>,
+        known: Known<'_>,
+        (id, offset): (u32, u32),
+        [name_off, info, third]: [u32; 3],
+        records: &mut Pairs<'_>,
+    ) -> Result<(), StreamError<S::Error>> {
+        let endian = self.extents.endian;
+        let info = Info(info);
+        let kind = info.kind();
+        if !is_written(kind) {
+            set_place(records, id, MISSING);
+            return Ok(());
+        }
+        let at = records.front_len();
+        for word in [name_off, info.0, third] {
+            records.push_bytes(&u32_bytes(word, endian))?;
+        }
+        let shape = SHAPES.get(usize::from(info.kind_number())).copied().unwrap_or(Shape { once: 0, each: 0 });
+        let mut from = u64::from(self.extents.types.0) + u64::from(offset) + FIXED as u64;
+        let once = usize::from(shape.once);
+        if once > 0 {
+            let bytes = reader.exactly(from, once, CHUNK)?;
+            records.push_bytes(bytes)?;
+            if kind == Kind::Array {
+                let element = Bytes::new(bytes, endian).u32(0).unwrap_or(0);
+                want(records, element)?;
+            }
+            from += once as u64;
+        }
+        if kind.is_modifier_or_typedef() || matches!(kind, Kind::Func | Kind::Var) {
+            want(records, third)?;
+        }
+        let each = usize::from(shape.each);
+        let is_filtered = kind.is_composite() || kind.is_enum();
+        let mut kept = 0u32;
+        for number in 0..if each > 0 { info.vlen() } else { 0 } {
+            let bytes = reader.exactly(from, each, CHUNK)?;
+            from += each as u64;
+            let item = Bytes::new(bytes, endian);
+            let item_name = item.u32(0).unwrap_or(0);
+            let is_last = number.saturating_add(1) == info.vlen();
+            let name = known.get(item_name);
+            // The last member tells of an array whether it is flexible.
+            let is_kept = !is_filtered || item_name == 0 || name.is_some() || (kind.is_composite() && is_last)
+                || self.needs.wants_all_members();
+            if !is_kept {
+                continue;
+            }
+            records.push_bytes(bytes)?;
+            kept = kept.saturating_add(1);
+            let is_anonymous = item_name == 0 || name.is_some_and(<[u8]>::is_empty);
+            if kind.is_composite() && is_anonymous {
+                let inner = item.u32(4).unwrap_or(0);
+                want(records, inner)?;
+            }
+        }
+        if is_filtered {
+            let word = u32_bytes(Info::new(kind, kept, info.kind_flag()).0, endian);
+            let place = at.saturating_add(4)..at.saturating_add(8);
+            if let Some(place) = records.front_mut().get_mut(place) {
+                place.copy_from_slice(&word);
+            }
+        }
+        set_place(records, id, u32::try_from(at).unwrap_or(MISSING).min(MISSING));
+        Ok(())
+    }
+
+    /// The last pass, over the names of what is kept; then ids and blob are written.
+    fn write<S: Source>(
+        &self,
+        reader: &mut Reader<'_, S>,
+        log: &[u8],
+        entries: &[Pair],
+        before: usize,
+        arena: &mut Arena<'_>,
+    ) -> Result<Made, StreamError<S::Error>> {
+        let endian = self.extents.endian;
+        let here = || entries.iter().filter_map(|&pair| record(log, pair, endian));
+        let mut names = Pairs::new(arena.rest(), Part::Tailor);
+        for ty in here() {
+            names_of(&ty, |_| true, |offset| {
+                if offset != 0 {
+                    names.insert(Pair { key: offset, value: 0 })?;
+                }
+                Ok(())
+            })?;
+        }
+        names.push_bytes(&[0])?;
+        reader.begin_pass()?;
+        for number in 0..names.len() {
+            let Some(&Pair { key: offset, .. }) = names.pairs().get(number) else { break };
+            let value = u32::try_from(names.front_len()).unwrap_or(0);
+            let is_name = self.copy_name(reader, offset, &mut names)?;
+            if let Some(pair) = names.pairs_mut().get_mut(number).filter(|_| is_name) {
+                pair.value = value;
+            }
+        }
+        let most = names.most();
+        let lens = names.close();
+        arena.note_transient(most);
+        let (strings, names) = take_closed(arena, lens, Part::Tailor)?;
+
+        let at = before.saturating_sub(arena.left());
+        let mut ids = arena.grow::<u32>(Part::Tailor);
+        here().try_for_each(|ty| ids.push(ty.id().0))?;
+        let ids = ids.finish()?;
+        let emit = Emit { ids, names, keeps_ids: true, endian };
+        let mut blob = arena.grow::<u8>(Part::Tailor);
+        PLACEHOLDER.into_iter().try_for_each(|byte| blob.push(byte))?;
+        for ty in here() {
+            emit.write(&ty, |_| true, &mut blob)?;
+        }
+        let types_len = blob.len().saturating_sub(HEADER);
+        strings.iter().try_for_each(|&byte| blob.push(byte))?;
+        let header = emit.header(types_len, strings.len());
+        if let Some(place) = blob.items().first_chunk_mut::<HEADER>() {
+            *place = header;
+        }
+        Ok((at, ids.len(), blob.finish()?.len()))
+    }
+
+    /// Copies the string at `offset` and a NUL to the front of `names`; false for one that is none, or too long.
+    fn copy_name<S: Source>(
+        &self,
+        reader: &mut Reader<'_, S>,
+        offset: u32,
+        names: &mut Pairs<'_>,
+    ) -> Result<bool, StreamError<S::Error>> {
+        let (start, len) = self.extents.strings;
+        let Some(left) = len.checked_sub(offset) else { return Ok(false) };
+        let at = u64::from(start) + u64::from(offset);
+        let mut wanted = 64;
+        loop {
+            let limit = usize::try_from(left).unwrap_or(usize::MAX).min(reader.window.len());
+            let bytes = reader.up_to(at, wanted.min(limit), CHUNK)?;
+            if let Some(end) = bytes.iter().position(|&byte| byte == 0) {
+                names.push_bytes(bytes.get(..=end).unwrap_or_default())?;
+                return Ok(true);
+            }
+            if wanted >= limit {
+                return Ok(false);
+            }
+            wanted = wanted.saturating_mul(2);
+        }
+    }
+}
+
+/// Asks for a type, unless it is there.
+fn want(records: &mut Pairs<'_>, id: u32) -> Result<(), ArenaFull> {
+    let is_new = id != 0 && find(records.pairs(), id).is_none();
+    if is_new { records.insert(Pair { key: id, value: PENDING }).map(|_| ()) } else { Ok(()) }
+}
+
+fn set_place(records: &mut Pairs<'_>, id: u32, place: u32) {
+    let pairs = records.pairs_mut();
+    let at = pairs.partition_point(|pair| pair.key < id);
+    if let Some(pair) = pairs.get_mut(at).filter(|pair| pair.key == id) {
+        pair.value = (pair.value & CANDIDATE) | place;
+    }
+}
+
+/// The type that was read to this place; `None` for one that was not.
+fn record(log: &[u8], pair: Pair, endian: Endian) -> Option<Type<'_>> {
+    if place(pair) >= MISSING {
+        return None;
+    }
+    let bytes = Bytes::new(log, endian).tail(usize::try_from(place(pair)).ok()?)?;
+    let fixed = bytes.u32x3(0)?;
+    let info = Info(fixed[1]);
+    let shape = SHAPES.get(usize::from(info.kind_number())).copied()?;
+    let each = usize::from(shape.each).checked_mul(usize::try_from(info.vlen()).ok()?)?;
+    let tail = bytes.slice(FIXED, usize::from(shape.once).checked_add(each)?)?;
+    Some(Type::new(TypeId(pair.key), fixed, tail))
+}
+
+/// The types that were read.
+struct Resident<'t> {
+    log: &'t [u8],
+    entries: Insertable<'t>,
+    known: Known<'t>,
+    endian: Endian,
+}
+
+impl<'t> Graph<'t> for Resident<'t> {
+    fn get(&mut self, id: TypeId) -> Result<Option<Type<'t>>, ArenaFull> {
+        if id == TypeId::VOID {
+            return Ok(Some(Type::void()));
+        }
+        match self.entries.get(id.0) {
+            Some(pair) => Ok(record(self.log, pair, self.endian)),
+            None => self.entries.insert(Pair { key: id.0, value: PENDING }).map(|_| None),
+        }
+    }
+
+    // All that was read is kept.
+    fn keep(&mut self, _: &Type<'t>) -> Result<(), ArenaFull> {
+        Ok(())
+    }
+
+    fn keep_item(&mut self, _: &Type<'t>, _: u32) -> Result<(), ArenaFull> {
+        Ok(())
+    }
+
+    fn keep_all(&mut self, _: &Type<'t>) -> Result<(), ArenaFull> {
+        Ok(())
+    }
+
+    fn string(&self, offset: u32) -> &[u8] {
+        if offset == 0 {
+            return b"";
+        }
+        // No name has this byte.
+        self.known.get(offset).unwrap_or(b"\xff")
+    }
+}

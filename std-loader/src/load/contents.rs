@@ -1,0 +1,176 @@
+//! What maps hold from the start: global data with the caller's variables in it, arenas, slots of maps and programs.
+
+use core::fmt;
+use std::os::fd::AsRawFd;
+
+use corelo_core::arena::{Arena, Part};
+use corelo_core::object::{Map, MapOrigin, SlotTarget};
+use corelo_core::prepare::Prepared;
+use zerocopy::IntoBytes;
+
+use super::{Collection, LoadError, LoadOptions, extern_error};
+use crate::externs::write_kconfig;
+use crate::maps::{self, map_type};
+use crate::sys::mmap::ArrayMap;
+use crate::sys::{Errno, bpf, page_size};
+
+/// Why a variable cannot be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VariableError {
+    /// The object has no global variable of the name.
+    Unknown,
+    /// The bytes given are not as many as the variable has.
+    Size {
+        /// Bytes of the variable.
+        wanted: u32,
+        /// Bytes given.
+        given: usize,
+    },
+}
+
+impl fmt::Display for VariableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("the object has no global variable of this name"),
+            Self::Size { wanted, given } => write!(f, "it takes {wanted} bytes, and {given} were given"),
+        }
+    }
+}
+
+impl core::error::Error for VariableError {}
+
+/// Checks the variables that the caller sets.
+pub(super) fn check_variables(prepared: &Prepared<'_>, options: &LoadOptions<'_>) -> Result<(), LoadError> {
+    for (index, (name, bytes)) in options.variables.iter().enumerate() {
+        let found = prepared.variable(name).map_err(|error| LoadError::Prepare(error.into()))?;
+        let error = match found {
+            None => VariableError::Unknown,
+            Some(variable) if variable.byte_size as usize != bytes.len() => {
+                VariableError::Size { wanted: variable.byte_size, given: bytes.len() }
+            }
+            Some(_) => continue,
+        };
+        return Err(LoadError::Variable { index, error });
+    }
+    Ok(())
+}
+
+/// The first contents of a map of global data: the object's own bytes, or a copy with the caller's variables in it.
+/// Empty for what starts as zeros.
+pub(super) fn contents<'s, 'a: 's>(
+    prepared: &Prepared<'a>,
+    number: usize,
+    map: &Map,
+    options: &LoadOptions<'_>,
+    scratch: &mut Arena<'s>,
+) -> Result<&'s [u8], LoadError> {
+    let data: &'s [u8] = map.initial_data(prepared.object());
+    let placed = || {
+        options.variables.iter().filter_map(|(name, bytes)| {
+            let variable = prepared.variable(name).ok().flatten()?;
+            (variable.map == number).then_some((variable, *bytes))
+        })
+    };
+    if placed().next().is_none() {
+        return Ok(data);
+    }
+    let copy = scratch.slice::<u8>(map.value_size as usize, Part::MapData)?;
+    if let Some(place) = copy.get_mut(..data.len()) {
+        place.copy_from_slice(data);
+    }
+    for (variable, bytes) in placed() {
+        let start = variable.byte_offset as usize;
+        if let Some(place) = copy.get_mut(start..start.saturating_add(bytes.len())) {
+            place.copy_from_slice(bytes);
+        }
+    }
+    Ok(copy)
+}
+
+impl<'a> Collection<'_, 'a> {
+    /// Writes the first contents of global data and arenas, and freezes what programs only read.
+    pub(super) fn fill<'s>(
+        &mut self,
+        number: usize,
+        map: &Map,
+        options: &LoadOptions<'_>,
+        scratch: &mut Arena<'s>,
+    ) -> Result<(), LoadError>
+    where
+        'a: 's,
+    {
+        let failed = |errno: Errno| LoadError::MapFill { map: number, errno };
+        let data = match map.origin() {
+            MapOrigin::Data(_) => contents(self.prepared, number, map, options, scratch)?,
+            MapOrigin::Kconfig => {
+                let data = scratch.slice::<u8>(map.value_size as usize, Part::MapData)?;
+                write_kconfig(self.prepared, data, options.memlock).map_err(extern_error)?;
+                data
+            }
+            _ if map.map_type == map_type::ARENA => return self.map_arena(number, map).map_err(failed),
+            _ => return Ok(()),
+        };
+        let Some(fd) = self.maps.get(number) else { return Ok(()) };
+        if !data.is_empty() {
+            bpf::update_array(fd, data, map.value_size).map_err(failed)?;
+        }
+        if map.flags & maps::BPF_F_RDONLY_PROG != 0 {
+            match bpf::freeze(fd) {
+                // Kernels before 5.2 cannot freeze; the program only reads it all the same.
+                Ok(()) | Err(Errno::EINVAL) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// An arena's addresses are those of its first mapping, so programs load only after that. Its variables are at its
+    /// start.
+    fn map_arena(&mut self, number: usize, map: &Map) -> Result<(), Errno> {
+        let Some(fd) = self.maps.get(number) else { return Ok(()) };
+        let data = map.initial_data(self.prepared.object());
+        if map.extra != 0 && data.is_empty() {
+            // The definition has fixed the address.
+            return Ok(());
+        }
+        let len = (map.max_entries as usize).checked_mul(page_size()).ok_or(Errno::E2BIG)?;
+        if data.len() > len {
+            return Err(Errno::E2BIG);
+        }
+        let mapping = ArrayMap::new(fd, len, true)?;
+        mapping.write(0, data)?;
+        self.arena = Some(mapping);
+        Ok(())
+    }
+
+    /// Puts inner maps into the slots that the definitions fill.
+    pub(super) fn fill_map_slots(&self) -> Result<(), LoadError> {
+        for slot in self.prepared.slots() {
+            let slot = slot.map_err(|error| LoadError::Prepare(error.into()))?;
+            let (SlotTarget::Map(inner), Some(_)) = (slot.target, self.maps.get(slot.map)) else { continue };
+            self.fill_slot(slot.map, slot.index, self.maps.get(inner).map(|fd| fd.as_raw_fd()))?;
+        }
+        Ok(())
+    }
+
+    /// Puts loaded programs into the slots that the definitions fill; the slot of one that was not to be loaded stays
+    /// empty.
+    pub(super) fn fill_program_slots(&self) -> Result<(), LoadError> {
+        for slot in self.prepared.slots() {
+            let slot = slot.map_err(|error| LoadError::Prepare(error.into()))?;
+            let SlotTarget::Program(program) = slot.target else { continue };
+            let (Some(fd), Some(_)) = (self.programs.get(program), self.maps.get(slot.map)) else { continue };
+            self.fill_slot(slot.map, slot.index, Some(fd.as_raw_fd()))?;
+        }
+        Ok(())
+    }
+
+    fn fill_slot(&self, map: usize, index: u32, fd: Option<i32>) -> Result<(), LoadError> {
+        let failed = |errno: Errno| LoadError::Slot { map, index, errno };
+        let holder = self.maps.get(map).ok_or(failed(Errno::ENOENT))?;
+        let holder = crate::sys::fd_table::MapRef::new(holder).map_err(failed)?;
+        let fd = fd.ok_or(failed(Errno::ENOENT))?;
+        holder.update(index.as_bytes(), fd.as_bytes(), 0).map_err(failed)
+    }
+}

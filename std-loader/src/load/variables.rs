@@ -1,0 +1,112 @@
+//! Global variables of a loaded object, by name.
+
+use std::os::fd::BorrowedFd;
+
+use corelo_core::btf::TypeId;
+use corelo_core::object::Variable;
+use zerocopy::IntoBytes;
+
+use super::Collection;
+use crate::maps;
+use crate::sys::Errno;
+use crate::sys::fd_table::MapRef;
+use crate::sys::mmap::{AnonMap, ArrayMap};
+
+/// A global variable of a loaded object. Where the kernel can map its section (Linux 5.5), it is read and written in
+/// place, as programs do; else through the section's whole value.
+#[derive(Debug)]
+pub struct VariableRef<'c> {
+    map: MapRef<'c>,
+    mapping: Option<ArrayMap>,
+    variable: Variable,
+}
+
+impl Collection<'_, '_> {
+    /// A global variable by its name in the source.
+    ///
+    /// # Errors
+    /// ENOENT where there is none of the name, or no loaded program uses its section; the kernel's error.
+    pub fn variable(&self, name: &str) -> Result<VariableRef<'_>, Errno> {
+        let found = self.prepared.variable(name.as_bytes()).ok().flatten();
+        let variable = found.ok_or(Errno::ENOENT)?;
+        VariableRef::new(self.maps.get(variable.map).ok_or(Errno::ENOENT)?, variable)
+    }
+}
+
+impl<'c> VariableRef<'c> {
+    fn new(fd: BorrowedFd<'c>, variable: Variable) -> Result<Self, Errno> {
+        let map = MapRef::new(fd)?;
+        let mapping = if map.map_flags() & maps::BPF_F_MMAPABLE != 0 {
+            // What is frozen can be mapped to be read.
+            maps::mmap(&map, true).or_else(|_| maps::mmap(&map, false)).ok()
+        } else {
+            None
+        };
+        Ok(Self { map, mapping, variable })
+    }
+
+    /// Bytes that it takes.
+    #[must_use]
+    pub fn byte_size(&self) -> usize {
+        self.variable.byte_size as usize
+    }
+
+    /// Its type in the object's BTF.
+    #[must_use]
+    pub fn type_id(&self) -> TypeId {
+        self.variable.type_id
+    }
+
+    /// Whether it is mapped into this process.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        self.mapping.is_some()
+    }
+
+    /// Copies its bytes, in the machine's order, into `out`.
+    ///
+    /// # Errors
+    /// EINVAL where `out` has not [`VariableRef::byte_size`] bytes; the kernel's error.
+    pub fn read(&self, out: &mut [u8]) -> Result<(), Errno> {
+        if out.len() != self.byte_size() {
+            return Err(Errno::EINVAL);
+        }
+        let start = self.variable.byte_offset as usize;
+        if let Some(mapping) = &self.mapping {
+            return mapping.read(start, out);
+        }
+        self.whole(|value| {
+            out.copy_from_slice(value.get(start..start.saturating_add(out.len())).ok_or(Errno::ERANGE)?);
+            Ok(false)
+        })
+    }
+
+    /// Sets it to `bytes`. Not in place, other variables of its section that programs change meanwhile may be set back.
+    ///
+    /// # Errors
+    /// EINVAL where there are not [`VariableRef::byte_size`] bytes; EACCES or EPERM for one that programs only read.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), Errno> {
+        if bytes.len() != self.byte_size() {
+            return Err(Errno::EINVAL);
+        }
+        let start = self.variable.byte_offset as usize;
+        if let Some(mapping) = &self.mapping {
+            return mapping.write(start, bytes);
+        }
+        self.whole(|value| {
+            let place = value.get_mut(start..start.saturating_add(bytes.len())).ok_or(Errno::ERANGE)?;
+            place.copy_from_slice(bytes);
+            Ok(true)
+        })
+    }
+
+    /// Works on a copy of the section's value, which is written back where `work` says so.
+    fn whole(&self, work: impl FnOnce(&mut [u8]) -> Result<bool, Errno>) -> Result<(), Errno> {
+        let size = self.map.value_bytes();
+        let mut memory = AnonMap::new(size)?;
+        let value = memory.get_mut(..size).ok_or(Errno::ENOMEM)?;
+        let key = 0u32;
+        self.map.lookup(key.as_bytes(), value, 0)?;
+        if work(value)? { self.map.update(key.as_bytes(), value, 0) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,503 @@
+//! An object with its maps, programs and links, behind one handle.
+
+use core::ffi::c_char;
+use core::ops::ControlFlow;
+use core::ptr::NonNull;
+use std::path::Path;
+
+use corelo_capi_core::error::{Code, CoreFailure, Error, Failure, finish};
+use corelo_capi_core::memory::{aligned, buffer, bytes, store};
+use corelo_core::arena::Arena;
+use corelo_core::btf::Btf;
+use corelo_core::object::Object;
+use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared};
+use corelo_loader::kernel::{self, KernelBtf};
+use corelo_loader::links::Link;
+use corelo_loader::load::{Collection, LoadError, LoadOptions, rehearse};
+use corelo_loader::maps::Memlock;
+use corelo_loader::programs::GrowingLog;
+use corelo_loader::report::{LoadReport, Name, NoKernelBtf, ObjectReport};
+
+use crate::failure::{
+    LoaderFailure, argument, attach_failure, btf_failure, from_core, load_failure, state, string,
+};
+use crate::options::{Checked, Options};
+
+/// Something on the heap that others borrow from for as long as it lives, whatever the compiler sees.
+#[derive(Debug)]
+struct Pinned<T: ?Sized>(NonNull<T>);
+
+impl<T: ?Sized> Pinned<T> {
+    fn new(value: Box<T>) -> Self {
+        Self(NonNull::from(Box::leak(value)))
+    }
+
+    /// # Safety
+    /// The result is not used once `self` is dropped, nor beside one of [`Pinned::get_mut`].
+    unsafe fn get(&self) -> &'static T {
+        // SAFETY: it lives until `self` is dropped, which is the caller's to see to.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// # Safety
+    /// As [`Pinned::get`], and it is the only one.
+    unsafe fn get_mut(&mut self) -> &'static mut T {
+        // SAFETY: as above.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+impl<T: ?Sized> Drop for Pinned<T> {
+    fn drop(&mut self) {
+        // SAFETY: it came from a box and is given back once.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// An object that is being loaded. Fields are dropped in this order: each borrows from those below it.
+#[derive(Debug)]
+pub struct Loader {
+    links: Vec<(usize, Link)>,
+    pub(crate) collection: Option<Collection<'static, 'static>>,
+    prepared: Pinned<Prepared<'static>>,
+    arena: Arena<'static>,
+    /// The arena's buffer, where it is not the caller's.
+    _buffer: Option<Pinned<[u64]>>,
+    _btf: Option<Pinned<KernelBtf>>,
+    _object: Pinned<[u8]>,
+    log: GrowingLog,
+    log_len: usize,
+    options: Checked,
+    name: String,
+}
+
+/// Opens the object in a file and makes it ready: every relocation is decided, nothing is in the kernel yet.
+/// `corelo_close` ends what is stored in `*loader`.
+///
+/// Result: `CORELO_CODE_OK`, `CORELO_CODE_SYSTEM`, `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_OBJECT`,
+/// `CORELO_CODE_KERNEL_BTF`, `CORELO_CODE_NEEDS_BTF`, `CORELO_CODE_BYTE_ORDER`, `CORELO_CODE_MEMORY`,
+/// `CORELO_CODE_ARGUMENT`.
+///
+/// # Safety
+/// The pointers are as the header's rules say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corelo_open(
+    path: *const c_char,
+    options: *const Options,
+    loader: *mut *mut Loader,
+    error: *mut Error,
+) -> Code {
+    let open = || {
+        // SAFETY: the caller's promise.
+        let (path, options) = unsafe { (string(path, "path")?, Checked::new(options)?) };
+        let object = std::fs::read(path).map_err(|error| {
+            let errno = corelo_loader::sys::Errno(error.raw_os_error().unwrap_or(0));
+            crate::failure::system(format!("{path}: {errno}"), errno)
+        })?;
+        let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
+        let stem = stem.split('.').next().unwrap_or_default().to_owned();
+        // SAFETY: the caller's promise for `loader` and the memory in the options.
+        unsafe { hand_out(open(object.into(), path, &stem, options), loader) }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { finish(open(), error) }
+}
+
+/// As `corelo_open`, with an object that is in memory already. It is copied.
+///
+/// # Safety
+/// The pointers are as the header's rules say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corelo_open_memory(
+    object: *const u8,
+    object_size: usize,
+    options: *const Options,
+    loader: *mut *mut Loader,
+    error: *mut Error,
+) -> Code {
+    let open = || {
+        // SAFETY: the caller's promise.
+        let options = unsafe { Checked::new(options) }?;
+        // SAFETY: the caller's promise.
+        let object = unsafe { bytes(object, object_size) }.ok_or_else(|| argument("object is NULL"))?;
+        // SAFETY: the caller's promise for `loader` and the memory in the options.
+        unsafe { hand_out(open(object.into(), "object", "object", options), loader) }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { finish(open(), error) }
+}
+
+/// # Safety
+/// `place` is NULL or writable.
+unsafe fn hand_out(opened: Result<Loader, LoaderFailure>, place: *mut *mut Loader) -> Result<(), LoaderFailure> {
+    let loader = Box::new(opened?);
+    if place.is_null() {
+        return Err(argument("loader is NULL"));
+    }
+    // SAFETY: not NULL, and writable by the caller's promise.
+    unsafe { store(place, Box::into_raw(loader)) }.ok_or_else(|| argument("loader is NULL"))
+}
+
+/// Where an allocated arena starts and ends growing.
+const ARENA_START: usize = 64 << 10;
+const ARENA_LIMIT: usize = 1 << 30;
+
+/// # Safety
+/// The memory in the options is the caller's to give until the loader is gone.
+unsafe fn open(object: Box<[u8]>, file: &str, stem: &str, options: Checked) -> Result<Loader, LoaderFailure> {
+    let object = Pinned::new(object);
+    let name = options.name.clone().unwrap_or_else(|| stem.to_owned());
+    let mut btf = None;
+    // SAFETY: all that borrows from the three is dropped before them: here by the order of declaration, in the loader by
+    // the order of its fields.
+    let bytes = unsafe { object.get() };
+    let (buffer, arena, prepared) = match options.memory {
+        Some((memory, size)) => {
+            // SAFETY: the caller's promise.
+            let memory = unsafe { aligned(memory, size) }.ok_or_else(|| argument("memory is NULL"))?;
+            let mut arena = Arena::new(memory);
+            let prepared = prepare(bytes, file, &options, &mut btf, &mut arena)?;
+            (None, arena, prepared)
+        }
+        None => {
+            let needed = measure(bytes, file, &name, &options, &mut btf)?;
+            let mut buffer = Pinned::new(vec![0u64; needed.div_ceil(8)].into_boxed_slice());
+            // SAFETY: the only borrow of it; it is dropped after the arena.
+            let words = unsafe { buffer.get_mut() };
+            let size = size_of_val(words);
+            // SAFETY: the same bytes, seen as bytes.
+            let memory = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size) };
+            let mut arena = Arena::new(memory);
+            let prepared = prepare(bytes, file, &options, &mut btf, &mut arena)?;
+            (Some(buffer), arena, prepared)
+        }
+    };
+    Ok(Loader {
+        links: Vec::new(),
+        collection: None,
+        prepared: Pinned::new(Box::new(prepared)),
+        arena,
+        _buffer: buffer,
+        _btf: btf,
+        _object: object,
+        log: GrowingLog::new(16 << 10, 16 << 20),
+        log_len: 0,
+        options,
+        name,
+    })
+}
+
+/// The bytes of arena that it takes to prepare and load the object.
+fn measure(
+    bytes: &'static [u8],
+    file: &str,
+    name: &str,
+    options: &Checked,
+    btf: &mut Option<Pinned<KernelBtf>>,
+) -> Result<usize, LoaderFailure> {
+    let mut size = ARENA_START;
+    loop {
+        let mut buffer = Pinned::new(vec![0u64; size / 8].into_boxed_slice());
+        // SAFETY: the only borrow of it; what is made in it is dropped in the block.
+        let words = unsafe { buffer.get_mut() };
+        // SAFETY: the same bytes, seen as bytes.
+        let memory = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size) };
+        let mut arena = Arena::new(memory);
+        let tried = prepare(bytes, file, options, btf, &mut arena).and_then(|prepared| {
+            with_options(options, name, |load| rehearse(&prepared, load, &mut arena)).map_err(|error| {
+                load_failure(error, format!("{file}: {}", LoadReport { prepared: &prepared, error }))
+            })
+        });
+        match tried {
+            Ok(()) => return Ok(arena.high_water()),
+            Err(failure) if failure.code == Code::Memory && size < ARENA_LIMIT => size *= 2,
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+fn with_options<R>(options: &Checked, name: &str, job: impl FnOnce(&LoadOptions<'_>) -> R) -> R {
+    let wants = |program: &[u8], by_default: bool| {
+        by_default && !options.skip.iter().any(|skipped| skipped.as_bytes() == program)
+    };
+    let load = LoadOptions::new(name.as_bytes());
+    job(&LoadOptions {
+        wants: &wants,
+        pin_root: options.pin_root.as_deref().unwrap_or(load.pin_root),
+        memlock: if options.keep_memlock { Memlock::Keep } else { load.memlock },
+        ..load
+    })
+}
+
+/// Prepares an object, opens the kernel's BTF into `btf` when it is asked for, and searches the modules.
+fn prepare(
+    bytes: &'static [u8],
+    file: &str,
+    options: &Checked,
+    btf: &mut Option<Pinned<KernelBtf>>,
+    arena: &mut Arena<'static>,
+) -> Result<Prepared<'static>, LoaderFailure> {
+    let object = Object::parse(bytes).map_err(|error| from_core(error.into(), file))?;
+    let failed = |error: PrepareError| match error {
+        PrepareError::Object(error) => {
+            Failure::new(Code::Object, format!("{file}: {}", ObjectReport { object: Some(&object), error }))
+        }
+        error => from_core(CoreFailure::from(error), file),
+    };
+    let plan = Plan::new(&object, PrepareOptions::default(), arena).map_err(failed)?;
+    if !plan.asks_kernel() {
+        return plan.finish().map_err(failed);
+    }
+    let blob = match btf {
+        Some(btf) => btf,
+        None => {
+            let opened = match &options.btf_path {
+                Some(path) => KernelBtf::from_file(Path::new(path))
+                    .map_err(|error| btf_failure(error, format!("{path}: {error}"))),
+                None => KernelBtf::open().map_err(|error| {
+                    let words = NoKernelBtf { object: &object, plan: &plan, reason: error };
+                    btf_failure(error, format!("{file}: {words}"))
+                }),
+            };
+            btf.insert(Pinned::new(Box::new(opened?)))
+        }
+    };
+    // SAFETY: the caller keeps the BTF for longer than what is prepared with it.
+    let blob: &'static [u8] = unsafe { blob.get() };
+    let kernel = Btf::parse(blob)
+        .map_err(|error| Failure::new(Code::KernelBtf, format!("the kernel's BTF: {error}")))?;
+    let mut searched = plan.search(kernel, arena).map_err(failed)?;
+    if searched.wants_modules() && options.btf_path.is_none() {
+        let mut names = Vec::new();
+        // Without the directory there are no modules to search.
+        let _ = kernel::modules(|name| {
+            names.push(name.to_owned());
+            ControlFlow::<()>::Continue(())
+        });
+        for is_second_look in [false, true] {
+            for (number, name) in (1u16..).zip(&names) {
+                // A module that cannot be read is no module that has the type.
+                let Ok(module) = KernelBtf::open_module(name) else { continue };
+                let mut scratch = arena.scratch();
+                let looked = if is_second_look {
+                    searched.search_module(&module, number, &mut scratch)
+                } else {
+                    searched.weigh_module(&module, number, &mut scratch)
+                };
+                if let Err(error @ PrepareError::Arena(_)) = looked {
+                    return Err(failed(error));
+                }
+            }
+        }
+    }
+    Ok(searched.finish())
+}
+
+/// Ends a loader: links are detached, programs and maps closed (pinned ones stay), memory is freed. NULL is nothing.
+///
+/// # Safety
+/// `loader` is NULL or from `corelo_open`, not closed yet, and in use by nobody.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corelo_close(loader: *mut Loader) {
+    if !loader.is_null() {
+        // SAFETY: it came from a box, and is given back once: the caller's promise.
+        drop(unsafe { Box::from_raw(loader) });
+    }
+}
+
+/// # Safety
+/// `loader` is NULL or valid and in use by nobody else for as long as the result.
+pub(crate) unsafe fn loader<'l>(loader: *mut Loader) -> Result<&'l mut Loader, LoaderFailure> {
+    // SAFETY: the caller's promise.
+    unsafe { loader.as_mut() }.ok_or_else(|| argument("loader is NULL"))
+}
+
+/// Creates the maps and loads the programs. On failure nothing is left in the kernel, and it may be tried again.
+///
+/// Result: `CORELO_CODE_OK`, `CORELO_CODE_VERIFIER` (see `corelo_log`), `CORELO_CODE_SYSTEM`, `CORELO_CODE_LINK`,
+/// `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_MEMORY`, `CORELO_CODE_BYTE_ORDER`, `CORELO_CODE_STATE` where it is loaded.
+///
+/// # Safety
+/// The pointers are as the header's rules say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corelo_load(handle: *mut Loader, error: *mut Error) -> Code {
+    // SAFETY: the caller's promise.
+    let load = || unsafe { loader(handle) }.and_then(Loader::load);
+    // SAFETY: the caller's promise.
+    unsafe { finish(load(), error) }
+}
+
+impl Loader {
+    fn load(&mut self) -> Result<(), LoaderFailure> {
+        if self.collection.is_some() {
+            return Err(state("it is loaded already"));
+        }
+        // SAFETY: the collection is dropped before it, and nobody borrows it mutably.
+        let prepared = unsafe { self.prepared.get() };
+        self.log_len = 0;
+        let (arena, log) = (&mut self.arena, &mut self.log);
+        let loaded = with_options(&self.options, &self.name, |options| {
+            let mut collection = Collection::create(prepared, options, arena)?;
+            collection.load_programs(options, arena, log)?;
+            Ok(collection)
+        });
+        match loaded {
+            Ok(collection) => {
+                self.collection = Some(collection);
+                Ok(())
+            }
+            Err(error) => {
+                if let LoadError::Program { failure, .. } = error {
+                    self.log_len = failure.log_len as usize;
+                }
+                Err(load_failure(error, LoadReport { prepared, error }.to_string()))
+            }
+        }
+    }
+
+    pub(crate) fn loaded(&self) -> Result<&Collection<'static, 'static>, LoaderFailure> {
+        self.collection.as_ref().ok_or_else(|| state("it is not loaded yet"))
+    }
+
+    fn attach(&mut self, only: Option<&str>) -> Result<usize, LoaderFailure> {
+        // SAFETY: as in `load`.
+        let prepared = unsafe { self.prepared.get() };
+        let Some(collection) = &self.collection else { return Err(state("it is not loaded yet")) };
+        let before = self.links.len();
+        let mut is_known = only.is_none();
+        for (number, function) in prepared.declared().programs() {
+            let name = prepared.function_name(function);
+            if only.is_some_and(|only| only.as_bytes() != name) {
+                continue;
+            }
+            is_known = true;
+            if self.links.iter().any(|(attached, _)| *attached == number) {
+                continue;
+            }
+            match collection.attach(number) {
+                Ok(Some(link)) => self.links.push((number, link)),
+                Ok(None) => {}
+                Err(error) => {
+                    self.links.truncate(before);
+                    return Err(attach_failure(error, &Name(name).to_string()));
+                }
+            }
+        }
+        if !is_known {
+            return Err(Failure::new(Code::NotFound, format!("no program {}", only.unwrap_or_default())));
+        }
+        Ok(self.links.len() - before)
+    }
+}
+
+/// Attaches loaded programs as their sections say: all of them, or the one called `program`. Those whose section names
+/// nothing to attach to by itself (networks, cgroups, sockets) are left out, and so are those that are attached already.
+/// `count` may be NULL; it gets the number of programs attached. On failure none of this call stays attached.
+///
+/// Result: `CORELO_CODE_OK`, `CORELO_CODE_ATTACH`, `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_STATE`.
+///
+/// # Safety
+/// The pointers are as the header's rules say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corelo_attach(
+    handle: *mut Loader,
+    program: *const c_char,
+    count: *mut usize,
+    error: *mut Error,
+) -> Code {
+    let attach = || {
+        // SAFETY: the caller's promise.
+        let loader = unsafe { loader(handle) }?;
+        // SAFETY: the caller's promise.
+        let only = if program.is_null() { None } else { Some(unsafe { string(program, "program") }?) };
+        let attached = loader.attach(only)?;
+        // SAFETY: NULL or writable, the caller's promise. NULL is fine here.
+        let _ = unsafe { store(count, attached) };
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { finish(attach(), error) }
+}
+
+/// Detaches all programs. They stay loaded, and their maps too.
+///
+/// Result: `CORELO_CODE_OK`, `CORELO_CODE_ARGUMENT`.
+///
+/// # Safety
+/// The pointers are as the header's rules say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corelo_detach(handle: *mut Loader, error: *mut Error) -> Code {
+    // SAFETY: the caller's promise.
+    let detach = || unsafe { loader(handle) }.map(|loader| loader.links.clear());
+    // SAFETY: the caller's promise.
+    unsafe { finish(detach(), error) }
+}
+
+/// What is in the kernel, and what it took.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    /// Maps created.
+    pub maps: u32,
+    /// Programs loaded.
+    pub programs: u32,
+    /// Programs attached.
+    pub links: u32,
+    /// CO-RE relocations that got a value, in the programs loaded.
+    pub patched: u32,
+    /// CO-RE relocations that were poisoned, in the programs loaded.
+    pub poisoned: u32,
+    /// Bytes of the arena.
+    pub arena_bytes: usize,
+    /// The most that was ever in use of them.
+    pub arena_used: usize,
+}
+
+/// What is in the kernel now.
+///
+/// Result: `CORELO_CODE_OK`, `CORELO_CODE_ARGUMENT`.
+///
+/// # Safety
+/// The pointers are as the header's rules say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corelo_summary(handle: *mut Loader, summary: *mut Summary, error: *mut Error) -> Code {
+    let ask = || {
+        // SAFETY: the caller's promise.
+        let loader = unsafe { loader(handle) }?;
+        let (maps, programs) = loader.collection.as_ref().map_or((0, 0), Collection::counts);
+        let (patched, poisoned) = loader.collection.as_ref().map_or((0, 0), Collection::relocations);
+        let found = Summary {
+            maps: maps as u32,
+            programs: programs as u32,
+            links: loader.links.len() as u32,
+            patched,
+            poisoned,
+            arena_bytes: loader.arena.capacity(),
+            arena_used: loader.arena.high_water(),
+        };
+        // SAFETY: NULL or writable, the caller's promise.
+        unsafe { store(summary, found) }.ok_or_else(|| argument("summary is NULL"))
+    };
+    // SAFETY: the caller's promise.
+    unsafe { finish(ask(), error) }
+}
+
+/// The verifier's log of the last `corelo_load` that ended in `CORELO_CODE_VERIFIER`: its tail, as far as it fits, with
+/// a NUL in `text`. The result is the length of the whole log, 0 where there is none.
+///
+/// # Safety
+/// The pointers are as the header's rules say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corelo_log(handle: *mut Loader, text: *mut c_char, text_size: usize) -> usize {
+    // SAFETY: the caller's promise.
+    let Ok(loader) = (unsafe { loader(handle) }) else { return 0 };
+    let log = loader.log.as_bytes().get(..loader.log_len).unwrap_or_default();
+    // SAFETY: the caller's promise.
+    let buffer = unsafe { buffer(text.cast::<u8>(), text_size) }.unwrap_or_default();
+    if let Some(room) = buffer.len().checked_sub(1) {
+        let tail = &log[log.len().saturating_sub(room)..];
+        buffer[..tail.len()].copy_from_slice(tail);
+        buffer[tail.len()] = 0;
+    }
+    log.len()
+}
