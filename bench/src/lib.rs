@@ -1,7 +1,10 @@
 //! What the benches and the reports share: the workloads, the objects, the numbers made of measurements.
 
+pub mod markdown;
 pub mod objects;
+pub mod peer;
 pub mod prepare;
+pub mod run;
 pub mod stats;
 
 use corelo_core::prepare::Options;

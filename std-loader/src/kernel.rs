@@ -12,6 +12,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use corelo_core::tailor;
 use elf::endian::AnyEndian;
 use elf::file::FileHeader;
 use elf::parse::ParseAt;
@@ -238,6 +239,20 @@ fn read_all(fd: &OwnedFd, hint: usize, source: Source) -> Result<KernelBtf, Kern
 
 /// Reads the `.BTF` section alone: kernel images with debug information have hundreds of megabytes.
 fn read_section(fd: &OwnedFd, start: &[u8]) -> Result<KernelBtf, KernelBtfError> {
+    let (offset, size) = find_section(fd, start)?;
+    let mut memory = AnonMap::new(size).map_err(KernelBtfError::Memory)?;
+    let len = files::read_at(fd, &mut memory[..size], offset).map_err(KernelBtfError::Read)?;
+    if len < size {
+        return Err(KernelBtfError::Elf);
+    }
+    Ok(KernelBtf {
+        bytes: Bytes::Read { memory, len },
+        source: Source::File,
+    })
+}
+
+/// Where the `.BTF` section of an ELF file is, and its size, in bytes.
+fn find_section(fd: &OwnedFd, start: &[u8]) -> Result<(u64, usize), KernelBtfError> {
     let damaged = |_| KernelBtfError::Elf;
     let ident = start.get(..16).ok_or(KernelBtfError::Elf)?;
     let ident = elf::file::parse_ident::<AnyEndian>(ident).map_err(damaged)?;
@@ -284,18 +299,106 @@ fn read_section(fd: &OwnedFd, start: &[u8]) -> Result<KernelBtf, KernelBtfError>
             .ok()
             .filter(|size| *size <= MAX_BYTES)
             .ok_or(KernelBtfError::TooLarge)?;
-        let mut memory = AnonMap::new(size).map_err(KernelBtfError::Memory)?;
-        let len = files::read_at(fd, &mut memory[..size], header.sh_offset)
-            .map_err(KernelBtfError::Read)?;
-        if len < size {
-            return Err(KernelBtfError::Elf);
-        }
-        return Ok(KernelBtf {
-            bytes: Bytes::Read { memory, len },
-            source: Source::File,
-        });
+        return Ok((header.sh_offset, size));
     }
     Err(KernelBtfError::NoSection)
+}
+
+/// A kernel's BTF that stays in its file and is read piece by piece: see [`corelo_core::tailor::stream`]. It takes no
+/// memory but the window.
+#[derive(Debug)]
+pub struct StreamedBtf {
+    fd: OwnedFd,
+    start: u64,
+    len: u64,
+}
+
+impl StreamedBtf {
+    /// That of the running kernel, from sysfs.
+    ///
+    /// # Errors
+    /// [`KernelBtfError::Missing`], [`KernelBtfError::Open`]
+    pub fn open() -> Result<StreamedBtf, KernelBtfError> {
+        match files::open(c"/sys/kernel/btf/vmlinux", OFlags::RDONLY) {
+            Err(Errno::ENOENT) => Err(KernelBtfError::Missing),
+            Err(errno) => Err(KernelBtfError::Open(errno)),
+            Ok(fd) => Ok(StreamedBtf::whole(fd)),
+        }
+    }
+
+    /// A file of the user's: BTF as it is, or ELF with a `.BTF` section.
+    ///
+    /// # Errors
+    /// All but [`KernelBtfError::Missing`] and [`KernelBtfError::Memory`].
+    pub fn from_file(path: &Path) -> Result<StreamedBtf, KernelBtfError> {
+        let path = CPath::new(path).map_err(KernelBtfError::Open)?;
+        let fd = files::open(path.as_c_str(), OFlags::RDONLY).map_err(KernelBtfError::Open)?;
+        let mut start = [0; 64];
+        let len = files::read_at(&fd, &mut start, 0).map_err(KernelBtfError::Read)?;
+        match &start[..len] {
+            [0x9f, 0xeb, ..] | [0xeb, 0x9f, ..] => Ok(StreamedBtf::whole(fd)),
+            [0x7f, b'E', b'L', b'F', ..] => {
+                let (start, len) = find_section(&fd, &start[..len])?;
+                Ok(StreamedBtf {
+                    fd,
+                    start,
+                    len: len as u64,
+                })
+            }
+            _ => Err(KernelBtfError::NotBtf),
+        }
+    }
+
+    fn whole(fd: OwnedFd) -> StreamedBtf {
+        let size = rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_size);
+        // A size that is not told is no limit: the file's end is.
+        let len = u64::try_from(size)
+            .ok()
+            .filter(|&size| size > 0)
+            .unwrap_or(MAX_BYTES as u64);
+        StreamedBtf { fd, start: 0, len }
+    }
+}
+
+impl tailor::Source for StreamedBtf {
+    type Error = Errno;
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let len = buffer.len().min(left);
+        files::read_at(&self.fd, &mut buffer[..len], self.start.saturating_add(offset))
+    }
+}
+
+/// The running kernel's BTF, in whatever way takes no memory.
+#[derive(Debug)]
+pub enum LeanBtf {
+    /// Mapped: Linux 6.16 and newer.
+    Mapped(KernelBtf),
+    /// To be read piece by piece.
+    Streamed(StreamedBtf),
+}
+
+impl LeanBtf {
+    /// Maps what sysfs has, or where the kernel refuses that, opens it for reading.
+    ///
+    /// # Errors
+    /// [`KernelBtfError::Missing`], [`KernelBtfError::Open`]
+    pub fn open() -> Result<LeanBtf, KernelBtfError> {
+        let streamed = StreamedBtf::open()?;
+        let size = usize::try_from(streamed.len).unwrap_or(0);
+        match SysfsMap::new(streamed.fd.as_fd(), size) {
+            Ok(map) if size < MAX_BYTES => Ok(LeanBtf::Mapped(KernelBtf {
+                bytes: Bytes::Mapped(map),
+                source: Source::Mmap,
+            })),
+            _ => Ok(LeanBtf::Streamed(streamed)),
+        }
+    }
 }
 
 /// Calls `each` with the name of every loaded module that has BTF, until it breaks. The blobs are not opened:
@@ -492,6 +595,24 @@ mod tests {
             let btf = read_all(&fd, hint, Source::Read).unwrap();
             assert_eq!(&btf[..], &bytes[..]);
         }
+    }
+
+    #[test]
+    fn streams_give_the_bytes_of_their_file_or_section() {
+        use tailor::Source as _;
+        let blob = [0x9f, 0xeb, 1, 0, 5, 6, 7, 8, 9];
+        for bytes in [blob.to_vec(), elf(true, false, &[(".BTF", &blob)]), elf(false, true, &[(".x", b"y"), (".BTF", &blob)])] {
+            let named = file(&bytes);
+            let mut streamed = StreamedBtf::from_file(named.path()).unwrap();
+            assert_eq!(streamed.len(), 9);
+            let mut buffer = [0; 16];
+            assert_eq!(streamed.read_at(4, &mut buffer), Ok(5));
+            assert_eq!(buffer[..5], blob[4..]);
+            assert_eq!(streamed.read_at(9, &mut buffer), Ok(0));
+            assert_eq!(streamed.read_at(u64::MAX, &mut buffer), Ok(0));
+        }
+        let named = file(b"hello");
+        assert_eq!(StreamedBtf::from_file(named.path()).err(), Some(KernelBtfError::NotBtf));
     }
 
     #[test]

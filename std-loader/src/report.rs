@@ -351,14 +351,6 @@ impl fmt::Display for LoadReport<'_, '_> {
             }
             LoadError::Slot { map, index, errno } => {
                 self.write_map(f, map)?;
-                write!(f, "slot {index} cannot be filled: {errno}")
-            }
-            LoadError::StructOps { map, error } => {
-                self.write_map(f, map)?;
-                write!(f, "struct_ops table: {error}")
-            }
-            LoadError::Slot { map, index, errno } => {
-                self.write_map(f, map)?;
                 write!(f, "its initial slot {index} cannot be filled: {errno}")
             }
             LoadError::StructOps { map, error } => {
@@ -451,11 +443,6 @@ impl<E: fmt::Display> fmt::Display for NoKernelBtf<'_, '_, E> {
                 let name =
                     plan.declared().externs().get(number).map_or(&[][..], |ext| object.symbol_name(ext.symbol()));
                 write!(f, "extern {}", Name(name))?;
-            }
-            Some(Question::StructOps(number)) => {
-                let map = plan.declared().maps().get(number);
-                let name = map.map_or(&[][..], |map| map.name(object, plan.local()));
-                write!(f, "struct_ops table {}", Name(name))?;
             }
             Some(Question::StructOps(number)) => {
                 let name = plan.declared().maps().get(number).map_or(&[][..], |map| map.name(object, plan.local()));

@@ -404,6 +404,37 @@ pub fn open_and_prepare(object: &Path, custom_btf: Option<&Path>) -> Result<Outc
     run(object, &options)
 }
 
+/// Opens an object, goes on as far as `stage` says, and closes it, with no log kept and nothing copied out: what there is to
+/// measure. Returns how many instructions all programs have.
+///
+/// # Errors
+/// libbpf's.
+pub fn quiet(object: &Path, stage: Stage) -> Result<usize, String> {
+    // SAFETY: null turns libbpf's messages off.
+    unsafe { sys::libbpf_set_print(None) };
+    let path = c_path(object)?;
+    // SAFETY: the path outlives the call; null stands for no options.
+    let opened = unsafe { sys::bpf_object__open_file(path.as_ptr(), std::ptr::null()) };
+    if opened.is_null() {
+        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        return Err(error_text(errno));
+    }
+    let opened = Object(opened);
+    let result = match stage {
+        Stage::Open => 0,
+        // SAFETY: the object is open and neither prepared nor loaded.
+        Stage::Prepare => unsafe { sys::bpf_object__prepare(opened.0) },
+        // SAFETY: as above.
+        Stage::Load => unsafe { sys::bpf_object__load(opened.0) },
+    };
+    if result != 0 {
+        return Err(error_text(result));
+    }
+    // SAFETY: the programs belong to the open object.
+    let counts = opened.program_pointers().into_iter().map(|program| unsafe { sys::bpf_program__insn_cnt(program) });
+    Ok(counts.map(|count| count as usize).sum())
+}
+
 /// How libbpf classifies a section name: program type and expected attach type, or `None` when it knows no such name. A leading
 /// `?` is the object's, not the name's.
 #[must_use]

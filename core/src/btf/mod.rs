@@ -80,8 +80,12 @@ impl<'btf> Btf<'btf> {
     /// A split blob, whose ids and string offsets go on after those of `base`: a kernel module's.
     ///
     /// # Errors
-    /// As [`Btf::parse`].
+    /// As [`Btf::parse`], and [`BtfError::BaseMismatch`] where the base is a part of a blob.
     pub fn parse_split(blob: &'btf [u8], base: &Types<'_>) -> Result<Self, BtfError> {
+        // Of a part it is not known where the ids and strings of the whole end.
+        if !base.btf().ids.is_empty() {
+            return Err(BtfError::BaseMismatch);
+        }
         Self::parse_at(blob, base.end_id(), base.end_string())
     }
 

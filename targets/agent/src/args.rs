@@ -18,6 +18,7 @@ pub(crate) enum Command {
     Budget,
     BtfDump,
     BtfFind,
+    MinBtf,
 }
 
 /// The command line, read.
@@ -48,6 +49,12 @@ pub(crate) struct Options {
     pub(crate) skip: Vec<String>,
     pub(crate) seconds: Option<Duration>,
     pub(crate) record: Option<String>,
+    /// Further OBJECTs of `min-btf`.
+    pub(crate) more_files: Vec<PathBuf>,
+    /// Whether the kernel's BTF is read piece by piece.
+    pub(crate) stream: bool,
+    /// Bytes of the window.
+    pub(crate) window: Option<usize>,
 }
 
 const HELP: &str = "\
@@ -63,6 +70,7 @@ commands:
   budget OBJECT       say how many bytes of arena the object needs
   btf dump FILE       print the types of a BTF file
   btf find FILE NAME  print the types with this name
+  min-btf OBJECT...   write the few types that the objects need, for kernels that have no BTF
 
 options:
   -h, --help          this text; after a command, the command's
@@ -85,6 +93,8 @@ Loads OBJECT, attaches every program and prints the records of each ring buffer 
 Without OBJECT, prints every exec and exit of a process. Needs root or CAP_BPF and CAP_PERFMON.",
                 "
   --for SECONDS           end after so many seconds
+  --stream                read the kernel's BTF piece by piece, instead of having it mapped or in memory
+  --window BYTES          so much of it at a time (default: 16384)
   --json                  one JSON object a line
   --record STRUCT         print records field by field, as this struct of the object has them",
             ),
@@ -94,6 +104,8 @@ Without OBJECT, prints every exec and exit of a process. Needs root or CAP_BPF a
 Creates the maps and loads the programs without attaching them, prints what the kernel made of them, and lets go.",
                 "
   --skip PROGRAM          leave this program out; may be repeated
+  --stream                read the kernel's BTF piece by piece, instead of having it mapped or in memory
+  --window BYTES          so much of it at a time (default: 16384)
   --json                  one JSON object",
             ),
             Self::Relocs => (
@@ -127,6 +139,17 @@ Needs no privileges.",
 Prints the types of a BTF file in the raw format of bpftool.",
                 "",
             ),
+            Self::MinBtf => (
+                "corelo min-btf OBJECT... --btf FILE [--base FILE] -o OUT
+
+Writes a BTF file with the few types of FILE that the objects need: relocating them against it gives the same
+instructions. For devices whose kernels have no BTF. Needs no privileges.",
+                "
+  --btf FILE              the kernel's BTF, or that of a module
+  --base FILE             the BTF that FILE is split on
+  -o, --out OUT           the file to write
+  --arena BYTES           size of the arena (default: grown until it fits)",
+            ),
             Self::BtfFind => (
                 "corelo btf find FILE NAME [--base FILE]
 
@@ -134,7 +157,9 @@ Prints the types of a BTF file that have this name.",
                 "",
             ),
         };
-        let common = if matches!(self, Self::BtfDump | Self::BtfFind) {
+        let common = if self == Self::MinBtf {
+            ""
+        } else if matches!(self, Self::BtfDump | Self::BtfFind) {
             "
   --base FILE             the BTF that FILE is split on
   --arena BYTES           size of the arena (default: grown until it fits)"
@@ -147,10 +172,12 @@ Prints the types of a BTF file that have this name.",
     fn takes(self, option: &str) -> bool {
         match option {
             "arena" => true,
-            "btf" | "module-btf" => !matches!(self, Self::BtfDump | Self::BtfFind),
-            "base" => matches!(self, Self::BtfDump | Self::BtfFind),
+            "btf" => !matches!(self, Self::BtfDump | Self::BtfFind),
+            "module-btf" => !matches!(self, Self::BtfDump | Self::BtfFind | Self::MinBtf),
+            "base" => matches!(self, Self::BtfDump | Self::BtfFind | Self::MinBtf),
+            "stream" | "window" => matches!(self, Self::Run | Self::Load | Self::Relocs | Self::Insns),
             "json" => matches!(self, Self::Run | Self::Load | Self::Relocs | Self::Budget),
-            "out" => self == Self::Insns,
+            "out" => matches!(self, Self::Insns | Self::MinBtf),
             "emit" => self == Self::Budget,
             "skip" => self == Self::Load,
             "for" | "record" => self == Self::Run,
@@ -191,6 +218,7 @@ fn read(mut parser: Parser) -> Result<Request, Trouble> {
             Some("relocs") => Command::Relocs,
             Some("insns") => Command::Insns,
             Some("budget") => Command::Budget,
+            Some("min-btf") => Command::MinBtf,
             Some("btf") => match parser.next()? {
                 Some(Arg::Value(word)) if word == "dump" => Command::BtfDump,
                 Some(Arg::Value(word)) if word == "find" => Command::BtfFind,
@@ -218,6 +246,9 @@ fn read_options(command: Command, parser: &mut Parser) -> Result<Request, Troubl
             Arg::Long("json") => options.json = true,
             Arg::Long("btf") => options.btf = Some(parser.value()?.into()),
             Arg::Long("base") => options.base = Some(parser.value()?.into()),
+            Arg::Long("stream") => options.stream = true,
+            Arg::Long("window") => options.window = Some(parser.value()?.parse()?),
+            Arg::Short('o') if command.takes("out") => options.out = Some(parser.value()?.into()),
             Arg::Long("out") => options.out = Some(parser.value()?.into()),
             Arg::Long("arena") => options.arena = Some(parser.value()?.parse()?),
             Arg::Long("skip") => options.skip.push(parser.value()?.string()?),
@@ -244,6 +275,7 @@ fn read_options(command: Command, parser: &mut Parser) -> Result<Request, Troubl
                 options.file = value.into();
                 options.has_file = true;
             }
+            Arg::Value(value) if command == Command::MinBtf => options.more_files.push(value.into()),
             Arg::Value(value) if command == Command::BtfFind && !has_name => {
                 options.name = value.string()?;
                 has_name = true;
@@ -256,6 +288,9 @@ fn read_options(command: Command, parser: &mut Parser) -> Result<Request, Troubl
         Command::BtfDump if !options.has_file => Some("FILE"),
         Command::BtfFind if !has_name => Some("FILE and NAME"),
         Command::Insns if options.out.is_none() => Some("--out DIR"),
+        Command::MinBtf if options.out.is_none() => Some("-o OUT"),
+        Command::MinBtf if options.btf.is_none() => Some("--btf FILE"),
+        _ if options.window.is_some() && !options.stream => Some("--stream, without which --window means nothing,"),
         _ if !options.has_file => Some("OBJECT"),
         _ => None,
     };
@@ -284,6 +319,8 @@ mod tests {
             "budget x.o --emit rust",
             "btf dump f --base g",
             "btf find f task_struct",
+            "min-btf a b --btf f --base g -o h",
+            "run x.o --stream --window 4096",
         ] {
             assert!(matches!(words(line), Ok(Request::Run(..))), "{line}");
         }
@@ -294,6 +331,11 @@ mod tests {
             "relocs a b",
             "relocs a --out d",
             "insns a",
+            "min-btf a --btf f",
+            "min-btf a -o f",
+            "min-btf --btf f -o g",
+            "load a --window 4096",
+            "budget a --stream",
             "btf",
             "btf show f",
             "btf find f",

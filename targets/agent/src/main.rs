@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             Command::Budget => commands::budget::run(&options),
             Command::BtfDump => commands::btf::dump(&options),
             Command::BtfFind => commands::btf::find(&options),
+            Command::MinBtf => commands::min_btf::run(&options),
         },
     });
     match result {

@@ -9,11 +9,15 @@ use corelo_core::arena::Arena;
 use corelo_core::btf::{Btf, BtfError};
 use corelo_core::object::{Object, ObjectError};
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared, Searched};
-use corelo_loader::kernel::{self, KernelBtf, KernelBtfError};
+use corelo_core::tailor::{self, StreamError};
+use corelo_loader::kernel::{self, KernelBtf, KernelBtfError, StreamedBtf};
 use corelo_loader::report::{NoKernelBtf, ObjectReport};
 
 use crate::args::Options;
 use crate::failure::Failure;
+
+/// Bytes of the window over a BTF that is read piece by piece, where the user does not say.
+const WINDOW: usize = 16 << 10;
 
 /// A file of the user's, in memory.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -43,8 +47,16 @@ impl<'o> KernelSource<'o> {
         Self { options, vmlinux: OnceCell::new() }
     }
 
+    /// Whether it is read piece by piece.
+    fn is_streamed(&self) -> bool {
+        self.options.stream
+    }
+
     /// How it came into this process, in a word.
     pub(crate) fn name(&self) -> String {
+        if self.is_streamed() {
+            return "streamed".into();
+        }
         self.vmlinux.get().map_or_else(|| "not needed".into(), |btf| btf.source().to_string())
     }
 
@@ -110,22 +122,54 @@ pub(crate) fn prepare<'a>(
         return Ok(Ready { prepared, modules, times });
     }
     let start = Instant::now();
-    let vmlinux = kernel.open(&object, &plan, file)?;
     let kernel_failure = |error: PrepareError| match error {
         PrepareError::Arena(full) => Failure::Arena(full),
         PrepareError::Kernel(error) => Failure::Input(format!("{}: {error}", kernel.file_name())),
         error => Failure::Input(format!("{file} and {}: {error}", kernel.file_name())),
     };
-    let btf = Btf::parse(vmlinux).map_err(|error| kernel_failure(PrepareError::Kernel(error)))?;
+    let is_streamed = kernel.is_streamed();
+    let btf = if is_streamed {
+        stream(&object, &plan, file, kernel, arena)?
+    } else {
+        Btf::parse(kernel.open(&object, &plan, file)?)
+    };
+    let btf = btf.map_err(|error| kernel_failure(PrepareError::Kernel(error)))?;
     let mut searched = plan.search(btf, arena).map_err(kernel_failure)?;
     times.kernel_pass = start.elapsed();
     let start = Instant::now();
-    if searched.wants_modules() {
+    if searched.wants_modules() && is_streamed {
+        // A module's BTF is split on the whole of the kernel's.
+        eprintln!("corelo: note: modules are not searched with --stream");
+    } else if searched.wants_modules() {
         modules = search_modules(&mut searched, kernel.options, arena)?;
     }
     let prepared = searched.finish();
     times.prepare = start.elapsed();
     Ok(Ready { prepared, modules, times })
+}
+
+/// The types that the plan needs, of a BTF that is read piece by piece.
+fn stream<'a>(
+    object: &Object<'_>,
+    plan: &Plan<'_>,
+    file: &str,
+    kernel: &KernelSource<'_>,
+    arena: &mut Arena<'a>,
+) -> Result<Result<Btf<'a>, BtfError>, Failure> {
+    let options = kernel.options;
+    let source = match &options.btf {
+        Some(path) => StreamedBtf::from_file(path)
+            .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?,
+        None => StreamedBtf::open()
+            .map_err(|reason| Failure::Job(format!("{file}: {}", NoKernelBtf { object, plan, reason })))?,
+    };
+    let window = options.window.unwrap_or(WINDOW);
+    let streamed = tailor::stream(source, plan.needs(), window, arena).map_err(|error| match error {
+        StreamError::Arena(full) => Failure::Arena(full),
+        StreamError::Window => Failure::Usage(format!("--window {window}: {error}")),
+        error => Failure::Input(format!("{}: {error}", kernel.file_name())),
+    })?;
+    Ok(streamed.btf())
 }
 
 fn object_failure(object: &Object<'_>, error: ObjectError, file: &str) -> Failure {

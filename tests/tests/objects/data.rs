@@ -1,0 +1,129 @@
+//! Global data: each section its own map, made where a program uses it, set by name before, read and written after.
+
+use std::os::fd::AsFd;
+
+use corelo_loader::load::{LoadError, LoadOptions, VariableError};
+use corelo_loader::maps::map_info;
+use corelo_loader::sys::Errno;
+use crate::common::{fixture, has_kernel, load, load_fixture, run, run_named, variable};
+
+#[test]
+fn case_23_each_section_is_a_map_of_its_own_made_when_used_and_frozen_when_read_only() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_globals", &[], |collection| {
+        for (name, kernel_name) in [
+            (".rodata", &b"obj_glob.rodata\0"[..]),
+            (".data", b"obj_glob.data\0\0\0"),
+            (".bss", b"obj_glob.bss\0\0\0\0"),
+            (".rodata.cfg", b".rodata.cfg\0\0\0\0\0"),
+            (".data.own", b".data.own\0\0\0\0\0\0\0"),
+            (".bss.own", b".bss.own\0\0\0\0\0\0\0\0"),
+            (".rodata.str1.1", b".rodata.str1.1\0\0"),
+        ] {
+            let map = collection.map(name).unwrap_or_else(|errno| panic!("{name}: {errno}"));
+            let info = map_info(map.as_fd()).unwrap();
+            assert_eq!(&info.name, kernel_name, "{name}");
+            let mut value = vec![0u8; map.value_bytes()];
+            map.lookup(&0u32.to_ne_bytes(), &mut value, 0).unwrap();
+            let written = map.update(&0u32.to_ne_bytes(), &value, 0);
+            if name.starts_with(".rodata") {
+                assert_eq!(written, Err(Errno::EPERM), "{name} is frozen");
+            } else {
+                assert_eq!(written, Ok(()), "{name}");
+            }
+        }
+        assert_eq!(collection.map(".data.unused").err(), Some(Errno::ENOENT));
+    });
+    // Asked for, its section is there.
+    load_fixture("obj_globals", &["uses_unused"], |collection| {
+        assert_eq!(run_named(collection, "uses_unused"), 17);
+        assert!(collection.map(".data.unused").is_ok());
+        assert_eq!(collection.map(".data").err(), Some(Errno::ENOENT));
+    });
+}
+
+#[test]
+fn data_starts_as_the_object_has_it_and_programs_share_it() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_globals", &[], |collection| {
+        assert_eq!(run_named(collection, "sum"), 38);
+        assert_eq!(run_named(collection, "sum"), 38);
+        assert_eq!(run_named(collection, "read_rw"), 1002);
+        assert_eq!(run_named(collection, "read_locals"), 906);
+        assert_eq!(run_named(collection, "string"), u32::from(b'c'));
+        assert_eq!(variable(collection, "rw"), 1002);
+        assert_eq!(variable(collection, "zero"), 2);
+        assert_eq!(variable(collection, "bss_own"), 8);
+        assert_eq!(variable(collection, "ro"), 7);
+    });
+}
+
+#[test]
+fn variables_are_written_in_place() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_globals", &[], |collection| {
+        let rw = collection.variable("rw").unwrap();
+        assert!(rw.is_mapped());
+        assert_eq!(rw.byte_size(), 8);
+        rw.write(&5000u64.to_ne_bytes()).unwrap();
+        assert_eq!(run_named(collection, "read_rw"), 5000);
+        run_named(collection, "sum");
+        assert_eq!(variable(collection, "rw"), 5001);
+        assert_eq!(rw.write(&[1]), Err(Errno::EINVAL));
+        let ro = collection.variable("ro").unwrap();
+        assert!(matches!(ro.write(&9u32.to_ne_bytes()), Err(Errno::EACCES | Errno::EPERM)));
+        assert_eq!(collection.variable("no_such").err(), Some(Errno::ENOENT));
+        // Statics have no name of their own.
+        assert_eq!(collection.variable("local_rw").err(), Some(Errno::ENOENT));
+    });
+}
+
+#[test]
+fn variables_are_set_by_name_before_loading() {
+    if !has_kernel() {
+        return;
+    }
+    let file = fixture("obj_globals");
+    let variables: [(&[u8], &[u8]); 4] = [
+        (b"ro", &99u32.to_ne_bytes()),
+        (b"rw", &7u64.to_ne_bytes()),
+        (b"zero", &40u32.to_ne_bytes()),
+        (b"ro_cfg", &0u32.to_ne_bytes()),
+    ];
+    let options = LoadOptions { variables: &variables, ..LoadOptions::new(b"obj_globals") };
+    load(&file, &options, |collection| {
+        assert_eq!(run_named(collection, "string"), u32::from(b'o'));
+        assert_eq!(run_named(collection, "sum"), 99 + 3 + 4 + 13);
+        assert_eq!(variable(collection, "rw"), 8);
+        assert_eq!(variable(collection, "zero"), 41);
+    })
+    .unwrap();
+    for (variables, error) in [
+        ([(&b"nowhere"[..], &[0u8; 4][..])], VariableError::Unknown),
+        ([(b"local_rw", &[0u8; 8])], VariableError::Unknown),
+        ([(b"ro", &[0u8; 8])], VariableError::Size { wanted: 4, given: 8 }),
+        ([(b"ro", &[])], VariableError::Size { wanted: 4, given: 0 }),
+    ] {
+        let options = LoadOptions { variables: &variables, ..LoadOptions::new(b"obj_globals") };
+        let refused = load(&file, &options, |_| ()).unwrap_err();
+        assert_eq!(refused.error, LoadError::Variable { index: 0, error });
+    }
+}
+
+#[test]
+fn an_arena_starts_with_its_data() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_arena", &[], |collection| {
+        assert_eq!(run(collection.program_by_name("count_in_arena").unwrap(), 64), 6);
+        assert_eq!(run(collection.program_by_name("names_arena").unwrap(), 64), 16);
+        assert_eq!(run(collection.program_by_name("count_in_arena").unwrap(), 64), 17);
+    });
+}

@@ -1,0 +1,128 @@
+//! Linking: subprograms, callbacks, equal names, weak functions, late instructions, exceptions, replaced functions.
+
+use corelo_loader::load::{LoadError, LoadOptions};
+use corelo_loader::sys::bpf::prog_info;
+use crate::common::{fixture, has_kernel, load, load_among_others, load_fixture, run, run_named, variable};
+
+#[test]
+fn callbacks_by_address() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_callbacks", &[], |collection| {
+        assert_eq!(run_named(collection, "loop"), 20);
+        assert_eq!(run_named(collection, "each"), 10);
+        assert_eq!(run_named(collection, "loop_again"), 18);
+    });
+}
+
+#[test]
+fn case_24_weak_and_hidden_functions_are_functions() {
+    if has_kernel() {
+        load_fixture("obj_weak", &[], |collection| assert_eq!(run_named(collection, "calls"), 28));
+    }
+}
+
+#[test]
+fn case_25_equal_static_names_of_two_units() {
+    if !has_kernel() {
+        return;
+    }
+    if cfg!(target_endian = "big") {
+        return corelo_tests::kernel::skip("load obj_link", "it is little endian only");
+    }
+    load_fixture("obj_link", &[], |collection| {
+        assert_eq!(run_named(collection, "from_a"), 125);
+        assert_eq!(run_named(collection, "from_b"), 1135);
+        assert_eq!(variable(collection, "shared_total"), 2);
+    });
+}
+
+#[test]
+fn late_instructions() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_modern", &["may_goto", "signed_math", "swap_bytes"], |collection| {
+        let run = |name: &str, len: usize| run(collection.program_by_name(name).unwrap(), len);
+        // Socket filters see the packet without the Ethernet header: 14 bytes less.
+        assert_eq!(run("may_goto", 64), 50);
+        assert_eq!(run("signed_math", 64), 79);
+        assert_eq!(run("swap_bytes", 64), 50u32.swap_bytes());
+    });
+}
+
+#[test]
+fn exceptions_with_and_without_a_callback() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_exception", &["throws", "throws_plainly"], |collection| {
+        let run = |name: &str, len: usize| run(collection.program_by_name(name).unwrap(), len);
+        assert_eq!((run("throws", 64), run("throws", 200)), (3, 51));
+        assert_eq!((run("throws_plainly", 64), run("throws_plainly", 200)), (3, 60));
+    });
+}
+
+#[test]
+fn optional_programs_load_when_asked_for() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_optional", &[], |collection| {
+        assert_eq!(run_named(collection, "always"), 1);
+        assert!(collection.program_by_name("on_request").is_none());
+    });
+    load_fixture("obj_optional", &["on_request"], |collection| {
+        assert_eq!(run_named(collection, "on_request"), 2);
+        assert!(collection.program_by_name("always").is_none());
+    });
+}
+
+#[test]
+fn licence_and_name_reach_the_kernel() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_run", &[], |collection| {
+        let info = prog_info(collection.program_by_name("run_cgroup_egress").unwrap()).unwrap();
+        assert!(info.gpl_compatible);
+        assert_eq!(&info.name, b"run_cgroup_egre\0");
+        assert!(info.nr_func_info >= 1 && info.nr_line_info > 1 && info.btf_id != 0);
+        assert_eq!(info.nr_map_ids, 1);
+    });
+}
+
+#[test]
+fn case_26_xdp_has_an_attach_type() {
+    if has_kernel() {
+        // Kernels from 5.9 on know it; the retry without is tested with a fake kernel in the loader itself.
+        load_fixture("obj_run", &["run_xdp"], |collection| {
+            let program = collection.program_by_name("run_xdp").unwrap();
+            assert_eq!(prog_info(program).unwrap().prog_type, 6);
+        });
+    }
+}
+
+#[test]
+fn a_program_that_replaces_needs_its_target() {
+    if !has_kernel() {
+        return;
+    }
+    let file = fixture("obj_replace");
+    let refused = load(&file, &LoadOptions::new(b"obj_replace"), |_| ()).unwrap_err();
+    assert!(matches!(refused.error, LoadError::MissingTarget { .. }), "{}", refused.text);
+    assert!(refused.text.contains("new_add"), "{}", refused.text);
+    load_fixture("obj_weak", &[], |weak| {
+        let replaced = [(&b"new_add"[..], weak.program_by_name("calls").unwrap())];
+        let options = LoadOptions { replaced: &replaced, ..LoadOptions::new(b"obj_replace") };
+        match load_among_others(&file, &options, |collection| prog_info(collection.program_by_name("new_add").unwrap()).unwrap()) {
+            Ok(info) => assert_eq!(info.prog_type, 28),
+            // Machines without trampolines refuse every program of this type.
+            Err(refused) => {
+                println!("the kernel refuses it: {}", refused.text);
+                assert!(matches!(refused.error, LoadError::Program { .. }), "{}", refused.text);
+            }
+        }
+    });
+}

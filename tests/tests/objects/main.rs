@@ -1,0 +1,9 @@
+//! Whole objects in the running kernel: what each declaration of a fixture does there, read back from the kernel.
+
+mod bad;
+mod common;
+mod data;
+mod externs;
+mod link;
+mod maps;
+mod struct_ops;

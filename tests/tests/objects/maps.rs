@@ -1,0 +1,132 @@
+//! Maps: every attribute as the kernel says it has it, slots filled from the start, contents read and written.
+
+use corelo_loader::load::{Collection, LoadOptions};
+use corelo_loader::maps::{self, Map, MapInfo, MapSpec, Memlock, PerCpuMap, map_info};
+use crate::common::{alone, fixture, has_kernel, load, load_fixture, run_named};
+
+const PIN_ROOT: &str = "/sys/fs/bpf/corelo-objects-maps";
+
+fn info(collection: &Collection<'_, '_>, name: &str) -> MapInfo {
+    use std::os::fd::AsFd;
+    let map = collection.map(name).unwrap_or_else(|errno| panic!("{name}: {errno}"));
+    map_info(map.as_fd()).unwrap()
+}
+
+fn with_obj_maps(then: impl FnOnce(&Collection<'_, '_>)) {
+    let _ = std::fs::create_dir(PIN_ROOT);
+    let options = LoadOptions { pin_root: PIN_ROOT, ..LoadOptions::new(b"obj_maps") };
+    let loaded = load(&fixture("obj_maps"), &options, then);
+    let _ = std::fs::remove_file(format!("{PIN_ROOT}/pinned"));
+    loaded.unwrap_or_else(|refused| panic!("{}", refused.text));
+}
+
+#[test]
+fn every_attribute_reaches_the_kernel() {
+    if !has_kernel() {
+        return;
+    }
+    with_obj_maps(|collection| {
+        let sizes = |name: &str| {
+            let info = info(collection, name);
+            (info.map_type, info.key_size, info.value_size, info.max_entries, info.map_flags)
+        };
+        assert_eq!(sizes("by_type"), (1, 4, 8, 16, 0));
+        assert_ne!(info(collection, "by_type").btf_key_type_id, 0);
+        assert_ne!(info(collection, "by_type").btf_value_type_id, 0);
+        assert_eq!(sizes("by_size"), (1, 12, 20, 17, 0));
+        assert_eq!(info(collection, "by_size").btf_key_type_id, 0);
+        assert_eq!(sizes("by_typedef"), (2, 4, 4, 18, 0));
+        assert_eq!(sizes("bloom"), (30, 0, 4, 100, 0));
+        assert_eq!(info(collection, "bloom").map_extra, 5);
+        assert_eq!(sizes("on_node"), (1, 4, 4, 8, 4));
+        assert_eq!(sizes("trie"), (11, 8, 4, 32, 1));
+        assert_eq!(sizes("perf").3, corelo_loader::cpus::possible_count().unwrap());
+        assert_eq!(sizes("odd_ring").3, 8192);
+        let long = info(collection, "a_name_far_longer_than_fifteen").name;
+        assert_eq!(&long, b"a_name_far_long\0");
+        assert_eq!(sizes("weak_map"), (2, 4, 8, 1, 0));
+        assert!(std::path::Path::new(PIN_ROOT).join("pinned").exists());
+    });
+}
+
+#[test]
+fn slots_of_maps_and_of_programs_are_filled_from_the_start() {
+    if !has_kernel() {
+        return;
+    }
+    with_obj_maps(|collection| {
+        let outer = collection.map("outer_array").unwrap();
+        let slot = |index: u32| {
+            let mut value = [0u8; 4];
+            outer.lookup(&index.to_ne_bytes(), &mut value, 0).map(|()| u32::from_ne_bytes(value))
+        };
+        assert_eq!(slot(0).unwrap(), info(collection, "inner_a").id);
+        assert!(slot(1).is_err());
+        assert_eq!(slot(2).unwrap(), info(collection, "inner_b").id);
+        assert!(slot(3).is_err());
+        assert_eq!(run_named(collection, "through_outer"), 1);
+        assert_eq!(run_named(collection, "jump_2"), 12);
+        assert_eq!(run_named(collection, "jump_1"), 11);
+        // A map of maps with a model alone has its shape, and takes a map of it.
+        assert_eq!(info(collection, "outer_hash").max_entries, 5);
+    });
+}
+
+#[test]
+fn a_slot_for_a_program_that_is_not_loaded_stays_empty() {
+    if !has_kernel() {
+        return;
+    }
+    let _ = std::fs::create_dir(PIN_ROOT);
+    let wants = |name: &[u8], _: bool| name != b"slot_2";
+    let options = LoadOptions { wants: &wants, pin_root: "/sys/fs/bpf/corelo-objects-slots", ..LoadOptions::new(b"m") };
+    let _ = std::fs::create_dir(options.pin_root);
+    let result = load(&fixture("obj_maps"), &options, |collection| run_named(collection, "jump_2"));
+    let _ = std::fs::remove_file("/sys/fs/bpf/corelo-objects-slots/pinned");
+    let _ = std::fs::remove_dir(options.pin_root);
+    // bpf_tail_call falls through: -1.
+    assert_eq!(result.unwrap(), u32::MAX);
+}
+
+#[test]
+fn a_hidden_map_loads() {
+    if has_kernel() {
+        load_fixture("obj_hidden_map", &[], |collection| assert_eq!(run_named(collection, "program"), 31));
+    }
+}
+
+#[test]
+fn contents_by_bytes_and_by_types() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_callbacks", &[], |collection| {
+        assert_eq!(run_named(collection, "each"), 10);
+        let four = collection.map("four").unwrap();
+        let typed = Map::<u32, u64>::new(&four).unwrap();
+        let found: Vec<(u32, u64)> = typed.iter().map(Result::unwrap).collect();
+        assert_eq!(found, [(0, 1), (1, 3), (2, 6), (3, 10)]);
+        typed.insert(&2, &99, 0).unwrap();
+        let mut bytes = [0; 8];
+        four.lookup(&2u32.to_ne_bytes(), &mut bytes, 0).unwrap();
+        assert_eq!(u64::from_ne_bytes(bytes), 99);
+        assert!(Map::<u32, u32>::new(&four).is_err());
+        assert_eq!(collection.map("fore").err(), Some(corelo_loader::sys::Errno::ENOENT));
+    });
+}
+
+#[test]
+fn per_cpu_values() {
+    if !has_kernel() {
+        return;
+    }
+    let _alone = alone();
+    let spec = MapSpec { map_type: 6, key_size: 4, value_size: 4, max_entries: 2, ..MapSpec::default() };
+    let map = maps::create(&spec, Memlock::RaiseIfRefused).unwrap();
+    let values = PerCpuMap::<u32, u32>::new(&map).unwrap();
+    let mut buffer = vec![0u8; values.buffer_len()];
+    values.insert(&1, &mut buffer, |cpu| 100 + cpu, 0).unwrap();
+    let found: Vec<u32> = values.get(&1, &mut buffer).unwrap().unwrap().collect();
+    let cpus = corelo_loader::cpus::possible_count().unwrap();
+    assert_eq!(found, (0..cpus).map(|cpu| 100 + cpu).collect::<Vec<_>>());
+}

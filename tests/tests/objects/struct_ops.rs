@@ -1,0 +1,78 @@
+//! struct_ops: a congestion control moved into the kernel's layout, registered, seen by the kernel, taken back.
+
+use corelo_loader::load::{Collection, LoadError, LoadOptions};
+use corelo_loader::maps::map_info;
+use corelo_loader::sys::bpf::prog_info;
+use crate::common::{fixture, has_kernel, load, load_fixture};
+
+fn available() -> String {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default()
+}
+
+fn is_registered(name: &str) -> bool {
+    available().split_whitespace().any(|found| found == name)
+}
+
+fn check_programs(collection: &Collection<'_, '_>) {
+    for name in ["ssthresh", "undo_cwnd", "cong_avoid"] {
+        let info = prog_info(collection.program_by_name(name).unwrap()).unwrap();
+        assert_eq!(info.prog_type, 27, "{name}");
+        assert_ne!(info.attach_btf_id, 0, "{name}");
+    }
+}
+
+#[test]
+fn tables_are_registered_and_taken_back() {
+    use std::os::fd::AsFd;
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_struct_ops", &[], |collection| {
+        check_programs(collection);
+        let map = collection.map("plain").unwrap();
+        let info = map_info(map.as_fd()).unwrap();
+        assert_eq!((info.map_type, info.key_size, info.max_entries), (26, 4, 1));
+        assert_ne!(info.btf_vmlinux_value_type_id, 0);
+        assert!(!is_registered("corelo_plain"));
+        let link = collection.attach_table_by_name("plain").unwrap();
+        assert!(is_registered("corelo_plain"), "{}", available());
+        drop(link);
+        // The table is set free after an RCU grace period.
+        for _ in 0..200 {
+            if !is_registered("corelo_plain") {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("still registered: {}", available());
+    });
+}
+
+#[test]
+fn members_that_the_kernel_lacks_are_dropped_where_they_are_zero_and_the_others_moved() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_struct_ops_vendor", &[], |collection| {
+        check_programs(collection);
+        let link = collection.attach_table_by_name("vendor").unwrap();
+        // That the name is right shows that the members were moved.
+        assert!(is_registered("corelo_vendor"), "{}", available());
+        drop(link);
+        assert!(collection.attach_table_by_name("no_such").is_err());
+    });
+}
+
+#[test]
+fn a_member_that_the_kernel_lacks_and_that_is_set_is_refused() {
+    if !has_kernel() {
+        return;
+    }
+    let mut file = fixture("obj_struct_ops_vendor");
+    // `vendor_cookie` is the 8 bytes before the name.
+    let name = file.windows(13).position(|bytes| bytes == b"corelo_vendor").unwrap();
+    file[name - 8] = 1;
+    let refused = load(&file, &LoadOptions::new(b"vendor"), |_| ()).unwrap_err();
+    assert!(matches!(refused.error, LoadError::StructOps { .. }), "{}", refused.text);
+    assert!(refused.text.contains("vendor"), "{}", refused.text);
+}
