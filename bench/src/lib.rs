@@ -3,6 +3,7 @@
 pub mod markdown;
 pub mod objects;
 pub mod peer;
+pub mod plot;
 pub mod prepare;
 pub mod run;
 pub mod stats;

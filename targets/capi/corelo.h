@@ -260,7 +260,7 @@ typedef struct {
    * Whether the kernel lacks the type that it is loaded for.
    */
   bool is_target_missing;
-} corelo_program_info;
+} corelo_program_spec;
 
 /**
  * An instruction that the loader fills in.
@@ -324,7 +324,7 @@ typedef struct {
    * Whether it holds global data, and so is an array of one element.
    */
   bool is_data;
-} corelo_map_info_t;
+} corelo_map_spec;
 
 /**
  * One CO-RE relocation.
@@ -453,7 +453,7 @@ uintptr_t corelo_program_count(const corelo_prepared *prepared);
  */
 corelo_code corelo_program_info(const corelo_prepared *prepared,
                                 uintptr_t program,
-                                corelo_program_info *info,
+                                corelo_program_spec *info,
                                 corelo_error *error);
 
 /**
@@ -484,10 +484,7 @@ uintptr_t corelo_map_count(const corelo_prepared *prepared);
  *
  * Result: `CORELO_CODE_OK`, `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_ARGUMENT`.
  */
-corelo_code corelo_map_info(const corelo_prepared *prepared,
-                            uintptr_t map,
-                            corelo_map_info_t *info,
-                            corelo_error *error);
+corelo_code corelo_map_info(const corelo_prepared *prepared, uintptr_t map, corelo_map_spec *info, corelo_error *error);
 
 /**
  * Calls `each` with every CO-RE relocation of the object, in the order of its records.
@@ -590,7 +587,7 @@ typedef struct {
    * The most that was ever in use of them.
    */
   uintptr_t arena_used;
-} corelo_summary_t;
+} corelo_loader_summary;
 
 /**
  * A map in the kernel: its sizes as lookups and updates take them.
@@ -681,7 +678,7 @@ corelo_code corelo_detach(corelo_loader *handle, corelo_error *error);
  *
  * Result: `CORELO_CODE_OK`, `CORELO_CODE_ARGUMENT`.
  */
-corelo_code corelo_summary(corelo_loader *handle, corelo_summary_t *summary, corelo_error *error);
+corelo_code corelo_summary(corelo_loader *handle, corelo_loader_summary *summary, corelo_error *error);
 
 /**
  * The verifier's log of the last `corelo_load` that ended in `CORELO_CODE_VERIFIER`: its tail, as far as it fits, with

@@ -189,7 +189,8 @@ fn fixtures_relocate_against_a_streamed_btf_as_before() {
 
 fn corpus_kernels(names: &[&str], each: impl Fn(&str, &[u8], &[(String, Vec<u8>)])) {
     let Some(corpus) = corpus() else { return };
-    let objects: Vec<(String, Vec<u8>)> = corpus.objects().into_iter().map(|name| (name.clone(), corpus.read(&name))).collect();
+    let objects: Vec<(String, Vec<u8>)> =
+        corpus.objects().into_iter().map(|name| (name.clone(), corpus.read(&name))).collect();
     for name in names {
         let btf = if *name == "running" {
             match std::fs::read(VMLINUX) {
@@ -208,28 +209,42 @@ fn corpus_kernels(names: &[&str], each: impl Fn(&str, &[u8], &[(String, Vec<u8>)
 
 #[test]
 fn corpus_objects_relocate_against_minimal_btf_as_before() {
-    corpus_kernels(&["amd64-5.10.223", "amd64-6.12.117", "arm64-6.12.117", "ppc64el-7.2.13", "armhf-6.1.176-from-dwarf", "s390x-7.2.13"], |name, btf, objects| {
-        let (mut compared, mut sizes) = (0, 0);
-        let mut together: Vec<&[u8]> = Vec::new();
-        for (file, object) in objects {
-            let Some(before) = whole(object, btf, false) else { continue };
-            let blob = tailor(&[object], btf, None);
-            let after = whole(object, &blob, false).expect("it could be prepared before");
-            assert_same(&format!("{file} on {name}"), &before, &after);
-            compared += before.len();
-            sizes += blob.len();
-            together.push(object);
-        }
-        // All of them at once.
-        let blob = tailor(&together, btf, None);
-        for (file, object) in objects {
-            let Some(before) = whole(object, btf, false) else { continue };
-            let after = whole(object, &blob, false).expect("it could be prepared before");
-            assert_same(&format!("{file} on {name}, with all others"), &before, &after);
-        }
-        println!("{name}: {} objects, {compared} facts; {sizes} bytes each for itself, {} together", together.len(), blob.len());
-        assert!(compared > 100);
-    });
+    corpus_kernels(
+        &[
+            "amd64-5.10.223",
+            "amd64-6.12.117",
+            "arm64-6.12.117",
+            "ppc64el-7.2.13",
+            "armhf-6.1.176-from-dwarf",
+            "s390x-7.2.13",
+        ],
+        |name, btf, objects| {
+            let (mut compared, mut sizes) = (0, 0);
+            let mut together: Vec<&[u8]> = Vec::new();
+            for (file, object) in objects {
+                let Some(before) = whole(object, btf, false) else { continue };
+                let blob = tailor(&[object], btf, None);
+                let after = whole(object, &blob, false).expect("it could be prepared before");
+                assert_same(&format!("{file} on {name}"), &before, &after);
+                compared += before.len();
+                sizes += blob.len();
+                together.push(object);
+            }
+            // All of them at once.
+            let blob = tailor(&together, btf, None);
+            for (file, object) in objects {
+                let Some(before) = whole(object, btf, false) else { continue };
+                let after = whole(object, &blob, false).expect("it could be prepared before");
+                assert_same(&format!("{file} on {name}, with all others"), &before, &after);
+            }
+            println!(
+                "{name}: {} objects, {compared} facts; {sizes} bytes each for itself, {} together",
+                together.len(),
+                blob.len()
+            );
+            assert!(compared > 100);
+        },
+    );
 }
 
 #[test]
@@ -276,7 +291,10 @@ fn a_split_btf_becomes_one_that_stands_alone() {
             searched.weigh_module(&split, 1, &mut arena).expect("valid BTF");
             searched.search_module(&split, 1, &mut arena).expect("valid BTF");
             let prepared = searched.finish();
-            let in_module = prepared.relocations().filter(|relocation| relocation.decision.target().is_some_and(|(_, btf)| btf == 1)).count();
+            let in_module = prepared
+                .relocations()
+                .filter(|relocation| relocation.decision.target().is_some_and(|(_, btf)| btf == 1))
+                .count();
             if in_module == 0 {
                 continue;
             }
@@ -285,7 +303,8 @@ fn a_split_btf_becomes_one_that_stands_alone() {
             let blob = tailor(&[&object], &btf, Some(&split));
             let mut buffer = vec![0u8; 8 << 20];
             let mut arena = Arena::new(&mut buffer);
-            let prepared = prepare(&parsed, Some(&blob), Options::default(), &mut arena).expect("it could be prepared before");
+            let prepared =
+                prepare(&parsed, Some(&blob), Options::default(), &mut arena).expect("it could be prepared before");
             let after: Vec<String> = prepared.relocations().map(|relocation| facts(&relocation, false)).collect();
             assert_same(&format!("{name} with {module}"), &before, &after);
         }
@@ -331,4 +350,66 @@ fn the_arena_may_be_of_any_size() {
         assert!(error.contains("arena too small"), "{bytes}: {error}");
     }
     println!("{needed} bytes; {}", Part::Window);
+}
+
+/// A blob made for another object is none for this one: the comparisons above see that.
+#[test]
+fn types_of_another_object_do_not_do() {
+    let (item, other) = (fixture("core_fields", Endian::Little), fixture("core_enums", Endian::Little));
+    let btf = item.read_target().expect("it has a target");
+    let before = whole(&item.read(), &btf, false).expect("it asks");
+    let blob = tailor(&[&other.read()], &other.read_target().expect("it has a target"), None);
+    let after = whole(&item.read(), &blob, false).expect("it asks");
+    assert!(before.iter().zip(&after).filter(|(one, other)| one != other).count() > 20);
+}
+
+/// Whatever the bytes are: an end, and no panic.
+#[test]
+fn hostile_bytes_are_survived() {
+    let mut random = 0x2545_f491_4f6c_dd1du64;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random as usize
+    };
+    let (mut made, mut refused) = (0, 0);
+    for name in ["core_fields", "core_types", "core_enums", "core_arrays", "core_candidates"] {
+        for endian in [Endian::Little, Endian::Big] {
+            let item = fixture(name, endian);
+            let (object, btf) = (item.read(), item.read_target().expect("it has a target"));
+            let mut buffer = vec![0u8; 1 << 20];
+            let mut arena = Arena::new(&mut buffer);
+            let parsed = Object::parse(&object).expect("an object");
+            let plan = Plan::new(&parsed, Options::default(), &mut arena).expect("a plan");
+            for round in 0..600 {
+                let mut bytes = btf.clone();
+                if round % 3 == 0 {
+                    bytes.truncate(next() % (btf.len() + 1));
+                }
+                for _ in 0..round % 7 {
+                    let len = bytes.len().max(1);
+                    if let Some(byte) = bytes.get_mut(next() % len) {
+                        *byte = if next() % 2 == 0 { next() as u8 } else { byte.wrapping_add(1) };
+                    }
+                }
+                let mut scratch = arena.scratch();
+                let source = corelo_core::tailor::SliceSource(&bytes);
+                match stream(source, plan.needs(), 1024, &mut scratch) {
+                    Ok(streamed) => {
+                        assert!(streamed.passes <= MAX_PASSES);
+                        made += 1;
+                    }
+                    Err(_) => refused += 1,
+                }
+                let mut scratch = arena.scratch();
+                match minimal(&[plan.needs()], &bytes, None, &mut scratch) {
+                    Ok(_) => made += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+    }
+    println!("{made} made, {refused} refused");
+    assert!(made > 1000 && refused > 1000);
 }

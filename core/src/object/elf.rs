@@ -84,10 +84,6 @@ impl<'obj> Section<'obj> {
         self.header.sh_type
     }
 
-    pub(crate) fn link(&self) -> u32 {
-        self.header.sh_link
-    }
-
     pub(crate) fn info(&self) -> u32 {
         self.header.sh_info
     }

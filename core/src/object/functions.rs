@@ -232,9 +232,9 @@ fn read_code_sections<'buf>(object: &Object<'_>, arena: &mut Arena<'buf>) -> Res
         }
     }
     let ext = object.ext();
-    attach_records(object, code, ext.core_relos, CORE_SORTED, |section| &mut section.core_relos);
-    attach_records(object, code, ext.func_info, FUNC_SORTED, |section| &mut section.func_info);
-    attach_records(object, code, ext.line_info, LINE_SORTED, |section| &mut section.line_info);
+    attach_records(object, code, ext.core_relos, CORE_SORTED, |section| &mut section.core_relos, arena)?;
+    attach_records(object, code, ext.func_info, FUNC_SORTED, |section| &mut section.func_info, arena)?;
+    attach_records(object, code, ext.line_info, LINE_SORTED, |section| &mut section.line_info, arena)?;
     Ok(code)
 }
 
@@ -256,36 +256,69 @@ fn attach_rels(
     Ok(())
 }
 
-/// Finds the code section of each entry of a list by its name. Both are written in the same order, so the search starts
-/// where the last one ended.
+/// Finds the code section of each entry of a list by its name. Compilers write both in the same order, so a few steps
+/// on from the last one are tried first; other orders are searched in a table of names.
 fn attach_records(
     object: &Object<'_>,
     code: &mut [CodeSection],
     list: InfoList<'_>,
     sorted_flag: u16,
     place_of: impl Fn(&mut CodeSection) -> &mut u32,
-) {
-    let Some(btf) = object.btf() else { return };
+    arena: &mut Arena<'_>,
+) -> Result<(), ObjectError> {
+    /// Sections without records of the kind that may lie between two with some.
+    const STEPS: usize = 8;
+    let Some(btf) = object.btf() else { return Ok(()) };
+    let mut scratch = arena.scratch();
+    let mut by_name: Option<&[u64]> = None;
     let mut sections = list.sections();
     let mut cursor = 0usize;
     loop {
         let offset = sections.offset();
         let Some(records) = sections.next() else { break };
         let Some(name) = btf.own_string(records.name_off) else { continue };
-        for step in 0..code.len() {
-            let at = (cursor + step) % code.len();
-            let Some(section) = code.get_mut(at) else { continue };
-            if object.section_name(section.section()) != name || *place_of(section) != 0 {
-                continue;
-            }
-            *place_of(section) = (offset as u32).saturating_add(1);
-            if records.is_sorted() {
-                section.flags |= sorted_flag;
-            }
-            cursor = at + 1;
-            break;
+        let is_it = |code: &mut [CodeSection], at: usize| {
+            code.get_mut(at).is_some_and(|section| {
+                object.section_name(section.section()) == name && *place_of(section) == 0
+            })
+        };
+        let mut found = (cursor..code.len().min(cursor + STEPS)).find(|&at| is_it(code, at));
+        if found.is_none() {
+            let table = match by_name {
+                Some(table) => table,
+                None => *by_name.insert(sections_by_name(object, code, &mut scratch)?),
+            };
+            let hash = u64::from(name_hash(name));
+            let start = table.partition_point(|&entry| entry < hash << 32);
+            let same = table.get(start..).unwrap_or(&[]).iter().take_while(|&&entry| entry >> 32 == hash);
+            found = same.map(|&entry| (entry as u32) as usize).find(|&at| is_it(code, at));
         }
+        let Some(section) = found.and_then(|at| code.get_mut(at)) else { continue };
+        *place_of(section) = (offset as u32).saturating_add(1);
+        if records.is_sorted() {
+            section.flags |= sorted_flag;
+        }
+        cursor = found.map_or(cursor, |at| at + 1);
     }
+    Ok(())
+}
+
+/// The hash of each code section's name above its number, in order.
+fn sections_by_name<'s>(
+    object: &Object<'_>,
+    code: &[CodeSection],
+    scratch: &mut Arena<'s>,
+) -> Result<&'s [u64], ObjectError> {
+    let table = scratch.slice::<u64>(code.len(), Part::Functions)?;
+    for ((number, section), entry) in (0u64..).zip(code).zip(&mut *table) {
+        *entry = (u64::from(name_hash(object.section_name(section.section()))) << 32) | number;
+    }
+    table.sort_unstable();
+    Ok(table)
+}
+
+fn name_hash(name: &[u8]) -> u32 {
+    name.iter().fold(0x811c_9dc5, |hash: u32, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 fn function(object: &Object<'_>, code: &[CodeSection], symbol: &Symbol<'_>) -> Result<Option<Function>, ObjectError> {

@@ -34,7 +34,7 @@ pub(super) fn read(
         }
     }
     let Some(definition_size) = section.size().checked_div(count) else { return Ok(()) };
-    if definition_size < MIN_DEFINITION || section.size() % count != 0 {
+    if definition_size < MIN_DEFINITION || !section.size().is_multiple_of(count) {
         return Err(bad);
     }
     for symbol in object.elf().symbols() {

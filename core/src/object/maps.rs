@@ -458,7 +458,7 @@ impl Definition<'_> {
                 b"max_entries" => map.max_entries = self.number(&member).ok_or(bad)?,
                 b"map_flags" => map.flags = self.number(&member).ok_or(bad)?,
                 b"numa_node" => map.numa_node = self.number(&member).ok_or(bad)?,
-                b"map_extra" => map.extra = u64::from(self.number(&member).ok_or(bad)?),
+                b"map_extra" => map.extra = self.long(&member).ok_or(bad)?,
                 b"pinning" => match self.number(&member).ok_or(bad)? {
                     0 => {}
                     1 if !self.is_inner => map.set_pinning(Pinning::ByName),
@@ -520,6 +520,16 @@ impl Definition<'_> {
     fn number(&self, member: &Member) -> Option<u32> {
         let array = self.local.skip_modifiers(self.pointee(member)?).ok()?.array()?;
         Some(array.len)
+    }
+
+    /// As [`Definition::number`], or what `__ulong(name, number)` makes: an enumeration with that one value.
+    fn long(&self, member: &Member) -> Option<u64> {
+        let ty = self.local.skip_modifiers(member.type_id).ok()?;
+        match ty.kind() {
+            Kind::Enum | Kind::Enum64 if ty.vlen() == 1 => Some(ty.enumerator(0)?.value),
+            Kind::Ptr => self.number(member).map(u64::from),
+            _ => None,
+        }
     }
 
     fn pointee(&self, member: &Member) -> Option<TypeId> {

@@ -307,12 +307,16 @@ fn write(
     };
     for &id in ids {
         let (kept, ty) = each(id)?;
-        names_of(&ty, |index| marks.keeps(kept, index), |offset| {
-            if types.string(offset).is_ok_and(|name| !name.is_empty()) {
-                names.insert(Pair { key: offset, value: 0 })?;
-            }
-            Ok(())
-        })?;
+        names_of(
+            &ty,
+            |index| marks.keeps(kept, index),
+            |offset| {
+                if types.string(offset).is_ok_and(|name| !name.is_empty()) {
+                    names.insert(Pair { key: offset, value: 0 })?;
+                }
+                Ok(())
+            },
+        )?;
     }
     let mut strings_len = 1u32;
     for pair in names.pairs_mut() {

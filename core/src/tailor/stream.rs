@@ -532,9 +532,8 @@ impl<'n> Job<'n> {
     fn is_asked(&self, name: &[u8], kind: u8) -> bool {
         let hash = hash(FNV_BASIS, essential(name));
         let mut queries = self.needs.queries.iter();
-        queries.any(|query| {
-            query.hash() == hash && query.wants_kind(kind) && query.is_answered_by(self.needs.names, name)
-        })
+        queries
+            .any(|query| query.hash() == hash && query.wants_kind(kind) && query.is_answered_by(self.needs.names, name))
     }
 
     /// Walks from every candidate as far as there are types; those that are not there yet become pending.
@@ -650,7 +649,10 @@ impl<'n> Job<'n> {
             let is_last = number.saturating_add(1) == info.vlen();
             let name = known.get(item_name);
             // The last member tells of an array whether it is flexible.
-            let is_kept = !is_filtered || item_name == 0 || name.is_some() || (kind.is_composite() && is_last)
+            let is_kept = !is_filtered
+                || item_name == 0
+                || name.is_some()
+                || (kind.is_composite() && is_last)
                 || self.needs.wants_all_members();
             if !is_kept {
                 continue;
@@ -687,12 +689,16 @@ impl<'n> Job<'n> {
         let here = || entries.iter().filter_map(|&pair| record(log, pair, endian));
         let mut names = Pairs::new(arena.rest(), Part::Tailor);
         for ty in here() {
-            names_of(&ty, |_| true, |offset| {
-                if offset != 0 {
-                    names.insert(Pair { key: offset, value: 0 })?;
-                }
-                Ok(())
-            })?;
+            names_of(
+                &ty,
+                |_| true,
+                |offset| {
+                    if offset != 0 {
+                        names.insert(Pair { key: offset, value: 0 })?;
+                    }
+                    Ok(())
+                },
+            )?;
         }
         names.push_bytes(&[0])?;
         reader.begin_pass()?;

@@ -116,12 +116,7 @@ impl<'g, 't, G: Graph<'t>> Walk<'g, G> {
     }
 
     /// Looks for a member by name as `match_member` does; the way to it is noted. Returns what holds it, and its type.
-    fn member(
-        &mut self,
-        name: &[u8],
-        target: Type<'t>,
-        depth: usize,
-    ) -> Result<Option<(Type<'t>, TypeId)>, ArenaFull> {
+    fn member(&mut self, name: &[u8], target: Type<'t>, depth: usize) -> Result<Option<(Type<'t>, TypeId)>, ArenaFull> {
         if !target.kind().is_composite() || depth >= MAX_ACCESS_STEPS || !self.spend() {
             return Ok(None);
         }
@@ -249,13 +244,7 @@ impl<'g, 't, G: Graph<'t>> Walk<'g, G> {
         Ok(())
     }
 
-    fn matching_members(
-        &mut self,
-        local: &Types<'_>,
-        local_type: &Type<'_>,
-        target: &Type<'t>,
-        level: u32,
-    ) -> Noted {
+    fn matching_members(&mut self, local: &Types<'_>, local_type: &Type<'_>, target: &Type<'t>, level: u32) -> Noted {
         self.graph.keep_all(target)?;
         for local_member in local_type.members() {
             let Ok(name) = local.string(local_member.name_off) else { return Ok(()) };

@@ -130,15 +130,11 @@ impl<'a> Collection<'_, 'a> {
     fn map_arena(&mut self, number: usize, map: &Map) -> Result<(), Errno> {
         let Some(fd) = self.maps.get(number) else { return Ok(()) };
         let data = map.initial_data(self.prepared.object());
-        if map.extra != 0 && data.is_empty() {
-            // The definition has fixed the address.
-            return Ok(());
-        }
         let len = (map.max_entries as usize).checked_mul(page_size()).ok_or(Errno::E2BIG)?;
         if data.len() > len {
             return Err(Errno::E2BIG);
         }
-        let mapping = ArrayMap::new(fd, len, true)?;
+        let mapping = ArrayMap::arena(fd, len, usize::try_from(map.extra).map_err(|_| Errno::EINVAL)?)?;
         mapping.write(0, data)?;
         self.arena = Some(mapping);
         Ok(())

@@ -35,8 +35,21 @@ impl Region {
         prot: ProtFlags,
         flags: MapFlags,
     ) -> Result<Region, Errno> {
-        // SAFETY: a null hint without MAP_FIXED replaces no mapping that is in use.
-        let start = unsafe { rustix::mm::mmap(ptr::null_mut(), len, prot, flags, fd, offset)? };
+        Region::file_near(fd, offset, len, prot, flags, 0)
+    }
+
+    /// As [`Region::file`], at `address` where that is free and the file takes it; 0 is anywhere.
+    fn file_near(
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        prot: ProtFlags,
+        flags: MapFlags,
+        address: usize,
+    ) -> Result<Region, Errno> {
+        let hint = ptr::without_provenance_mut(address);
+        // SAFETY: a hint without MAP_FIXED replaces no mapping that is in use.
+        let start = unsafe { rustix::mm::mmap(hint, len, prot, flags, fd, offset)? };
         Region::new(start, len)
     }
 
@@ -153,6 +166,13 @@ impl ArrayMap {
         };
         let region = Region::file(fd, 0, len, prot, MapFlags::SHARED)?;
         Ok(ArrayMap { region, writable })
+    }
+
+    /// An arena, at the address that its definition fixes (0 for none).
+    pub(crate) fn arena(fd: BorrowedFd<'_>, len: usize, address: usize) -> Result<ArrayMap, Errno> {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let region = Region::file_near(fd, 0, len, prot, MapFlags::SHARED, address)?;
+        Ok(ArrayMap { region, writable: true })
     }
 
     /// Bytes mapped.

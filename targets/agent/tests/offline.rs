@@ -226,3 +226,32 @@ fn types_are_dumped_and_found() {
     assert_eq!(bad.code, 2);
     assert!(bad.stderr.contains("an ELF file without a .BTF section"), "{}", bad.stderr);
 }
+
+#[test]
+fn min_btf_serves_as_the_whole_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("small.btf");
+    let out = out.to_str().unwrap();
+    for endian in ["el", "eb"] {
+        let object = fixture(&format!("core_fields-{endian}.o"));
+        let whole = fixture(&format!("core_fields-target-{endian}.btf"));
+        let run = corelo(&["min-btf", &object, "--btf", &whole, "-o", out]);
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""));
+        let small_len = std::fs::metadata(out).unwrap().len();
+        assert!(small_len < std::fs::metadata(&whole).unwrap().len());
+        let insns = |btf: &str, extra: &[&str]| -> Vec<serde_json::Value> {
+            let run = corelo(&[&["relocs", &object, "--btf", btf, "--json"], extra].concat());
+            lines(&run.stdout).iter().map(|row| serde_json::json!([row["status"], row["insn"]])).collect()
+        };
+        let before = insns(&whole, &[]);
+        assert!(before.len() > 50);
+        assert_eq!(before, insns(out, &[]));
+        assert_eq!(before, insns(&whole, &["--stream"]));
+        assert_eq!(before, insns(&whole, &["--stream", "--window", "1024"]));
+    }
+    let object = fixture("core_fields-el.o");
+    let foreign = fixture("core_fields-target-eb.btf");
+    let run = corelo(&["min-btf", &object, "--btf", &foreign, "-o", out]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("byte orders"), "{}", run.stderr);
+}

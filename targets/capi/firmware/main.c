@@ -103,7 +103,7 @@ static void run(void) {
     print_number(by_status[CORELO_STATUS_POISONED]);
     print(" failed ");
     print_number(by_status[CORELO_STATUS_FAILED]);
-    corelo_program_info info;
+    corelo_program_spec info;
     check(corelo_program_info(prepared, 0, &info, &error), &error);
     print(" first ");
     print_text(info.section);

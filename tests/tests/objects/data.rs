@@ -117,6 +117,18 @@ fn variables_are_set_by_name_before_loading() {
 }
 
 #[test]
+fn an_arena_at_a_fixed_address_starts_with_its_data() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_arena_fixed", &[], |collection| {
+        let map = collection.map("arena").unwrap();
+        assert_eq!(map_info(map.as_fd()).unwrap().map_extra, 0x1000_0000_0000);
+        assert_eq!(run(collection.program_by_name("count_in_arena").unwrap(), 64), 9);
+    });
+}
+
+#[test]
 fn an_arena_starts_with_its_data() {
     if !has_kernel() {
         return;

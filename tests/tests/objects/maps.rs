@@ -2,7 +2,7 @@
 
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::maps::{self, Map, MapInfo, MapSpec, Memlock, PerCpuMap, map_info};
-use crate::common::{alone, fixture, has_kernel, load, load_fixture, run_named};
+use crate::common::{alone, fixture, has_kernel, load, load_among_others, load_fixture, run_named};
 
 const PIN_ROOT: &str = "/sys/fs/bpf/corelo-objects-maps";
 
@@ -86,6 +86,32 @@ fn a_slot_for_a_program_that_is_not_loaded_stays_empty() {
     let _ = std::fs::remove_dir(options.pin_root);
     // bpf_tail_call falls through: -1.
     assert_eq!(result.unwrap(), u32::MAX);
+}
+
+#[test]
+fn a_map_of_maps_without_a_model_takes_the_callers() {
+    use corelo_loader::load::LoadError;
+    use std::os::fd::AsFd;
+    if !has_kernel() {
+        return;
+    }
+    let file = fixture("obj_inner_given");
+    let refused = load(&file, &LoadOptions::new(b"given"), |_| ()).unwrap_err();
+    assert!(matches!(refused.error, LoadError::MapCreate { map: 0, .. }), "{}", refused.text);
+    assert!(refused.text.contains("outer"), "{}", refused.text);
+    let _alone = alone();
+    let spec = MapSpec { map_type: 2, key_size: 4, value_size: 4, max_entries: 3, ..MapSpec::default() };
+    let model = maps::create(&spec, Memlock::RaiseIfRefused).unwrap();
+    model.update(&0u32.to_ne_bytes(), &123u32.to_ne_bytes(), 0).unwrap();
+    let inner_maps = [(&b"outer"[..], model.as_fd())];
+    let options = LoadOptions { inner_maps: &inner_maps, ..LoadOptions::new(b"given") };
+    load_among_others(&file, &options, |collection| {
+        assert_eq!(run_named(collection, "through_outer"), u32::MAX);
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&model.as_fd());
+        collection.map("outer").unwrap().update(&1u32.to_ne_bytes(), &fd.to_ne_bytes(), 0).unwrap();
+        assert_eq!(run_named(collection, "through_outer"), 123);
+    })
+    .unwrap();
 }
 
 #[test]
