@@ -1,5 +1,6 @@
 //! What the benches and the reports share: the workloads, the objects, the numbers made of measurements.
 
+pub mod arena;
 pub mod markdown;
 pub mod objects;
 pub mod peer;

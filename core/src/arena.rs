@@ -195,13 +195,6 @@ impl<'buf> Arena<'buf> {
         self.capacity.saturating_sub(least_left)
     }
 
-    /// Starts the high-water mark anew from what is in use now.
-    pub fn reset_high_water(&mut self) {
-        if let Some(mark) = self.least_left {
-            mark.set(self.free.len());
-        }
-    }
-
     /// A child over what is left. All that it hands out is given back when it goes.
     #[must_use]
     pub fn scratch(&mut self) -> Arena<'_> {
@@ -220,6 +213,7 @@ impl<'buf> Arena<'buf> {
 
     /// `len` items whose bytes are whatever was there: for those that are written at once.
     pub(crate) fn take<T: Plain>(&mut self, len: usize, part: Part) -> Result<&'buf mut [T], ArenaFull> {
+        const { assert!(align_of::<T>() <= ALIGN) };
         let left = self.free.len();
         let wanted = len
             .checked_mul(size_of::<T>())

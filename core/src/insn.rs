@@ -132,7 +132,7 @@ impl Insn {
     ///
     /// Gives `None` and changes nothing where no instruction moves so many.
     #[must_use]
-    pub fn set_access_size(&mut self, byte_size: u32) -> Option<()> {
+    pub fn set_access_size(&mut self, byte_size: u8) -> Option<()> {
         let bits = match byte_size {
             4 => 0x00,
             2 => 0x08,

@@ -17,6 +17,3 @@ pub const MAX_COMPARISONS: u32 = 1 << 16;
 
 /// Instructions of one program after linking (kernel: `BPF_COMPLEXITY_LIMIT_INSNS`).
 pub const MAX_PROGRAM_INSNS: u32 = 1_000_000;
-
-/// Bytes of a kernel object's name without its NUL (UAPI: `BPF_OBJ_NAME_LEN` is 16).
-pub const MAX_KERNEL_NAME: usize = 15;

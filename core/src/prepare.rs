@@ -22,12 +22,14 @@ use crate::insn::{INSN_SIZE, Insn};
 use crate::link::{LinkError, LinkedProgram, Linker};
 use crate::object::layout::Layout;
 use crate::object::section_name::{self, AttachBtf};
-use crate::object::{CodeSection, Declared, Extern, ExternKind, Function, Map, MapOrigin, Object, ObjectError, Slot, Variable};
-use crate::relo::patch::{PatchError, Patched, patch_insn};
+use crate::object::{
+    CodeSection, Declared, Extern, ExternKind, Function, Map, MapOrigin, Object, ObjectError, Slot, Variable,
+};
 use crate::relo::compat::{Pair, types_are_compat};
+use crate::relo::patch::{PatchError, Patched, patch_insn};
 use crate::relo::resolve::{Deciding, Decision, Decisions, VMLINUX, Verdict};
-use crate::tailor::Needs;
 use crate::struct_ops::{StructOps, StructOpsError, Tables};
+use crate::tailor::Needs;
 
 pub use kept::{Kept, prepare_again};
 
@@ -419,12 +421,7 @@ impl<'a> Searched<'a> {
     ///
     /// # Errors
     /// [`PrepareError::Kernel`], [`PrepareError::Arena`]
-    pub fn weigh_module(
-        &mut self,
-        blob: &[u8],
-        module: u16,
-        scratch: &mut Arena<'_>,
-    ) -> Result<(), PrepareError> {
+    pub fn weigh_module(&mut self, blob: &[u8], module: u16, scratch: &mut Arena<'_>) -> Result<(), PrepareError> {
         self.look_at_module(blob, scratch, |decisions, local, answers, _| {
             decisions.weigh_module(local, answers, module);
         })
@@ -434,12 +431,7 @@ impl<'a> Searched<'a> {
     ///
     /// # Errors
     /// As [`Searched::weigh_module`].
-    pub fn search_module(
-        &mut self,
-        blob: &[u8],
-        module: u16,
-        scratch: &mut Arena<'_>,
-    ) -> Result<(), PrepareError> {
+    pub fn search_module(&mut self, blob: &[u8], module: u16, scratch: &mut Arena<'_>) -> Result<(), PrepareError> {
         let declared = self.declared;
         self.look_at_module(blob, scratch, |decisions, local, answers, in_modules| {
             decisions.resolve_module(local, answers, module);
@@ -731,12 +723,7 @@ impl<'a> Prepared<'a> {
     ///
     /// # Errors
     /// [`LinkError`]
-    pub fn maps_of(
-        &self,
-        number: usize,
-        scratch: &mut Arena<'_>,
-        each: impl FnMut(usize),
-    ) -> Result<(), LinkError> {
+    pub fn maps_of(&self, number: usize, scratch: &mut Arena<'_>, each: impl FnMut(usize)) -> Result<(), LinkError> {
         self.linker().maps_of(number, scratch, each)
     }
 
@@ -772,13 +759,7 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    fn relocation(
-        &self,
-        code: usize,
-        section: &CodeSection,
-        relo_idx: u32,
-        relo: CoreRelo,
-    ) -> Option<Relocation<'_>> {
+    fn relocation(&self, code: usize, section: &CodeSection, relo_idx: u32, relo: CoreRelo) -> Option<Relocation<'_>> {
         let decision = self.decisions.of(&relo)?;
         let text = section.text(&self.object);
         let slot = relo.insn_off / INSN_SIZE as u32;
@@ -794,7 +775,11 @@ impl<'a> Prepared<'a> {
             verdict => Err(RelocationError::Undecided(verdict)),
         };
         let functions = self.declared.functions;
-        let function = functions.iter().position(|function| function.code() == code && function.contains(slot));
+        // They are sorted by section and start.
+        let past = functions.partition_point(|function| (function.code(), function.insn_start()) <= (code, slot));
+        let function = past.checked_sub(1).filter(|&last| {
+            functions.get(last).is_some_and(|function| function.code() == code && function.contains(slot))
+        });
         let start = function.and_then(|number| functions.get(number)).map_or(0, Function::insn_start);
         Some(Relocation {
             function,
@@ -813,9 +798,10 @@ impl<'a> Prepared<'a> {
     /// Bytes of arena that each kept structure takes.
     pub fn parts(&self) -> impl Iterator<Item = (Part, usize)> + use<'a> {
         let local = self.local.as_ref().map_or(0, Types::index_bytes);
-        let (index, candidates) = self.answers.as_ref().map_or((0, 0), |answers| {
-            (answers.types().index_bytes(), size_of_val(answers.candidates()))
-        });
+        let (index, candidates) = self
+            .answers
+            .as_ref()
+            .map_or((0, 0), |answers| (answers.types().index_bytes(), size_of_val(answers.candidates())));
         let queries = self.queries_len * size_of::<Query>();
         let decisions = size_of_val(self.decisions.list());
         self.declared.parts().into_iter().chain([
@@ -823,7 +809,7 @@ impl<'a> Prepared<'a> {
             (Part::Queries, queries),
             (Part::Decisions, decisions),
             (Part::KernelIndex, index),
-            (Part::Candidates, candidates),
+            (Part::Candidates, candidates + size_of_val(self.in_modules)),
         ])
     }
 }

@@ -114,15 +114,15 @@ impl Deref for KernelBtf {
 }
 
 /// The places that libbpf's `btf__load_vmlinux_btf()` searches after sysfs; `{}` is uname's release.
-const IMAGES: [(&str, &str); 6] = [
+const IMAGES: [(&str, &str); 7] = [
     ("/boot/vmlinux-", ""),
     ("/lib/modules/", "/vmlinux-{}"),
     ("/lib/modules/", "/build/vmlinux"),
     ("/usr/lib/modules/", "/kernel/vmlinux"),
     ("/usr/lib/debug/boot/vmlinux-", ""),
     ("/usr/lib/debug/boot/vmlinux-", ".debug"),
+    ("/usr/lib/debug/lib/modules/", "/vmlinux"),
 ];
-const LAST_IMAGE: (&str, &str) = ("/usr/lib/debug/lib/modules/", "/vmlinux");
 
 const MAX_BYTES: usize = 256 << 20;
 
@@ -138,7 +138,7 @@ impl KernelBtf {
         }
         let uname = rustix::system::uname();
         let release = uname.release().to_str().unwrap_or_default();
-        for (before, after) in IMAGES.into_iter().chain([LAST_IMAGE]) {
+        for (before, after) in IMAGES {
             let path = match after.split_once("{}") {
                 Some((after, _)) => {
                     CPath::format(format_args!("{before}{release}{after}{release}"))

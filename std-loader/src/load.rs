@@ -19,27 +19,27 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use corelo_core::arena::{Arena, ArenaFull, Part};
+use corelo_core::btf::Types;
 use corelo_core::btf::sanitize::{KernelBtfFeatures, SanitizeError};
 use corelo_core::bytes::Endian;
 use corelo_core::insn::{POISON_KFUNC_BASE, pseudo};
 use corelo_core::link::{LinkCause, LinkError, LinkedProgram, ReferenceKind};
 use corelo_core::object::section_name::{ProgType, ProgramKind, Target, parse, parse_older, split_optional};
-use corelo_core::btf::Types;
 use corelo_core::object::{Function, Map, MapOrigin, Object, Pinning};
 use corelo_core::prepare::{AttachTarget, PrepareError, Prepared};
 use corelo_core::struct_ops::StructOpsError;
 use zerocopy::IntoBytes;
 
+use crate::attach;
 use crate::externs::{ExternError, Externs};
 use crate::features::Features;
-use crate::attach;
 use crate::links;
 use crate::maps::{self, MapSpec, Memlock, map_type};
 use crate::pin::PinError;
 use crate::programs::{LoadFailure, LogBuffer, ProgramSpec, load_btf, load_program};
-use crate::sys::{Errno, bpf};
 use crate::sys::fd_table::{FdTable, MapRef};
 use crate::sys::mmap::ArrayMap;
+use crate::sys::{Errno, bpf};
 use modules::Modules;
 
 pub use contents::VariableError;
@@ -302,12 +302,11 @@ pub fn rehearse<'a>(
             _ => {}
         }
     }
-    drop(scratch);
     for (number, function) in prepared.declared().programs() {
         if is_wanted(prepared, number, function, options) {
             let mut scratch = arena.scratch();
             if program_kind(prepared, function).is_some_and(|kind| kind.prog_type == ProgType::EXT) {
-                replaced_function(prepared, function, options, &mut scratch.scratch());
+                replaced_function(prepared, function, options, &mut scratch.scratch())?;
             }
             link(prepared, number, &mut scratch)?;
             tables.modules.fd_array(&mut scratch)?;
@@ -401,7 +400,8 @@ impl<'p, 'a> Collection<'p, 'a> {
         let model = inner.as_ref().map(std::os::fd::AsFd::as_fd).or_else(given);
         let mut spec = self.spec(map, options, name, model);
         if map.origin() == MapOrigin::StructOps {
-            let ops = tables::describe(prepared, number).map_err(|error| LoadError::StructOps { map: number, error })?;
+            let ops =
+                tables::describe(prepared, number).map_err(|error| LoadError::StructOps { map: number, error })?;
             spec.value_size = ops.value_size;
             spec.btf_vmlinux_value_type_id = ops.value_type_id.0;
         }
@@ -493,7 +493,7 @@ impl<'p, 'a> Collection<'p, 'a> {
         let mut attach_fd = None;
         let attach_btf_id = match prepared.attach_target(number) {
             AttachTarget::None if kind.prog_type == ProgType::EXT => {
-                let found = replaced_function(prepared, function, options, &mut scratch.scratch());
+                let found = replaced_function(prepared, function, options, &mut scratch.scratch())?;
                 let (program, id) = found.ok_or(LoadError::MissingTarget { function: number })?;
                 attach_fd = Some(program);
                 id
@@ -501,8 +501,7 @@ impl<'p, 'a> Collection<'p, 'a> {
             AttachTarget::None if kind.prog_type == ProgType::STRUCT_OPS => {
                 let member = prepared.struct_ops_member(number);
                 let map = || prepared.maps().iter().position(|map| map.origin() == MapOrigin::StructOps);
-                let member =
-                    member.map_err(|error| LoadError::StructOps { map: map().unwrap_or_default(), error })?;
+                let member = member.map_err(|error| LoadError::StructOps { map: map().unwrap_or_default(), error })?;
                 let (id, member) = member.ok_or(LoadError::MissingTarget { function: number })?;
                 attach_type = member;
                 id.0
@@ -637,9 +636,9 @@ impl<'p, 'a> Collection<'p, 'a> {
     /// ENOENT where there is none of the name or it was not created; the kernel's error where it cannot be asked.
     pub fn map(&self, name: &str) -> Result<MapRef<'_>, Errno> {
         let maps = self.prepared.maps().iter();
-        let number = maps.enumerate().find(|(number, map)| {
-            self.prepared.map_name(map) == name.as_bytes() && self.maps.get(*number).is_some()
-        });
+        let number = maps
+            .enumerate()
+            .find(|(number, map)| self.prepared.map_name(map) == name.as_bytes() && self.maps.get(*number).is_some());
         let fd = number.and_then(|(number, _)| self.maps.get(number)).ok_or(Errno::ENOENT)?;
         MapRef::new(fd)
     }
@@ -685,11 +684,7 @@ fn extern_error((number, error): (usize, ExternError)) -> LoadError {
     }
 }
 
-fn link<'s>(
-    prepared: &Prepared<'_>,
-    function: usize,
-    scratch: &mut Arena<'s>,
-) -> Result<LinkedProgram<'s>, LoadError> {
+fn link<'s>(prepared: &Prepared<'_>, function: usize, scratch: &mut Arena<'s>) -> Result<LinkedProgram<'s>, LoadError> {
     prepared.program(function, scratch).map_err(|error| link_error(function, error))
 }
 
@@ -736,21 +731,35 @@ fn replaced_function<'o>(
     function: &Function,
     options: &LoadOptions<'o>,
     scratch: &mut Arena<'_>,
-) -> Option<(BorrowedFd<'o>, u32)> {
+) -> Result<Option<(BorrowedFd<'o>, u32)>, ArenaFull> {
     use std::os::fd::AsFd;
-    let Target::Replace { function: wanted } = program_kind(prepared, function)?.target else { return None };
+    let Some(Target::Replace { function: wanted }) = program_kind(prepared, function).map(|kind| kind.target) else {
+        return Ok(None);
+    };
     let name = prepared.function_name(function);
-    let (_, program) = options.replaced.iter().find(|(of, _)| *of == name)?;
-    let id = bpf::prog_info(*program).ok()?.btf_id;
-    let btf = bpf::fd_by_id(bpf::ObjectKind::Btf, id).ok()?;
-    let size = bpf::btf_info(btf.as_fd(), &mut [], &mut []).ok()?.btf_size as usize;
-    let bytes = scratch.slice::<u8>(size, Part::Btf).ok()?;
-    bpf::btf_info(btf.as_fd(), bytes, &mut []).ok()?;
+    let Some((_, program)) = options.replaced.iter().find(|(of, _)| *of == name) else { return Ok(None) };
+    let open = || {
+        let id = bpf::prog_info(*program).ok()?.btf_id;
+        let btf = bpf::fd_by_id(bpf::ObjectKind::Btf, id).ok()?;
+        let size = bpf::btf_info(btf.as_fd(), &mut [], &mut []).ok()?.btf_size;
+        Some((btf, size as usize))
+    };
+    let Some((btf, size)) = open() else { return Ok(None) };
+    let bytes = scratch.slice::<u8>(size, Part::Btf)?;
+    let mut find = || {
+        bpf::btf_info(btf.as_fd(), bytes, &mut []).ok()?;
+        function_id(bytes, wanted)
+    };
+    Ok(find().map(|id| (*program, id)))
+}
+
+/// The id of the function of this name in a BTF blob.
+fn function_id(bytes: &[u8], wanted: &[u8]) -> Option<u32> {
     let blob = corelo_core::btf::Btf::parse(bytes).ok()?;
     let mut functions = blob.iter().map_while(Result::ok).filter(|ty| ty.kind() == corelo_core::btf::Kind::Func);
     let named = |offset: u32| blob.strings().get(offset as usize..)?.split(|&byte| byte == 0).next();
     let found = functions.find(|ty| named(ty.name_off()) == Some(wanted))?;
-    Some((*program, found.id().0))
+    Some(found.id().0)
 }
 
 /// The name that the kernel is given for a map: of the plain sections of global data the object's name comes first, as
@@ -786,7 +795,12 @@ fn map_name_into<'n>(
 /// The name of a map as libbpf's users know it: the variable's, or for global data the object's and the section's,
 /// 15 bytes at most.
 #[must_use]
-pub fn map_name(map: &Map, object: &Object<'_>, local: Option<&Types<'_>>, object_name: &[u8]) -> heapless::Vec<u8, 64> {
+pub fn map_name(
+    map: &Map,
+    object: &Object<'_>,
+    local: Option<&Types<'_>>,
+    object_name: &[u8],
+) -> heapless::Vec<u8, 64> {
     let mut buffer = [0; 16];
     let name = map_name_into(map, object, local, object_name, &mut buffer);
     heapless::Vec::from_slice(name.get(..name.len().min(64)).unwrap_or_default()).unwrap_or_default()
@@ -820,12 +834,13 @@ fn used_maps<'s>(
 /// Whether the kernel takes types of keys and values for maps of this type (libbpf: `bpf_object__create_map`).
 fn takes_btf_types(map_type: u32) -> bool {
     use map_type::{
-        ARENA, ARRAY_OF_MAPS, CGROUP_ARRAY, CPUMAP, DEVMAP, DEVMAP_HASH, HASH_OF_MAPS, PERF_EVENT_ARRAY, QUEUE, SOCKHASH,
-        SOCKMAP, STACK, STACK_TRACE, XSKMAP,
+        ARENA, ARRAY_OF_MAPS, CGROUP_ARRAY, CPUMAP, DEVMAP, DEVMAP_HASH, HASH_OF_MAPS, PERF_EVENT_ARRAY, QUEUE,
+        SOCKHASH, SOCKMAP, STACK, STACK_TRACE, XSKMAP,
     };
     !matches!(
         map_type,
-        ARENA | ARRAY_OF_MAPS
+        ARENA
+            | ARRAY_OF_MAPS
             | CGROUP_ARRAY
             | CPUMAP
             | DEVMAP

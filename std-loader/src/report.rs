@@ -3,10 +3,11 @@
 //! The core's errors are small values that name sections, symbols and types by number. Here they meet the object they
 //! came from. Nothing is decided here and nothing allocated: each report is a [`Display`](fmt::Display) value.
 
-use core::fmt::{self, Write as _};
+use core::fmt;
 
 use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::ext::CoreRelo;
+pub use corelo_core::btf::strings::Name;
 use corelo_core::btf::{TypeId, Types};
 use corelo_core::insn::POISON_HELPER;
 use corelo_core::link::{LinkCause, LinkError, Placement};
@@ -18,28 +19,6 @@ use corelo_core::relo::trial::{Trial, try_candidate};
 
 use crate::load::LoadError;
 use crate::sys::Errno;
-
-/// Bytes as text: what is not UTF-8 as U+FFFD, control characters escaped, so that a message stays one line.
-#[derive(Clone, Copy, Debug)]
-pub struct Name<'n>(pub &'n [u8]);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for chunk in self.0.utf8_chunks() {
-            for letter in chunk.valid().chars() {
-                if letter.is_control() {
-                    write!(f, "{}", letter.escape_default())?;
-                } else {
-                    f.write_char(letter)?;
-                }
-            }
-            if !chunk.invalid().is_empty() {
-                f.write_char(char::REPLACEMENT_CHARACTER)?;
-            }
-        }
-        Ok(())
-    }
-}
 
 /// An [`ObjectError`] of `object`, with the names of what it numbers.
 #[derive(Clone, Copy, Debug)]

@@ -150,7 +150,12 @@ fn what_libbpf_opens_opens_with_the_same_programs_and_maps() {
                 let name = map_name(map, &object, plan.local(), object_name(path).as_bytes());
                 format!(
                     "{} type {} key {} value {} entries {} flags {:#x}",
-                    name.escape_ascii(), map.map_type, map.key_size, map.value_size, map.max_entries, map.flags
+                    name.escape_ascii(),
+                    map.map_type,
+                    map.key_size,
+                    map.value_size,
+                    map.max_entries,
+                    map.flags
                 )
             })
             .collect();
@@ -166,12 +171,7 @@ fn what_libbpf_opens_opens_with_the_same_programs_and_maps() {
 }
 
 /// What loading an object gave: programs and maps in the kernel, or the reason why not.
-fn load(
-    corpus: &Corpus,
-    kernel: &KernelBtf,
-    path: &str,
-    without: Option<&[String]>,
-) -> Result<(usize, usize), String> {
+fn load(corpus: &Corpus, kernel: &KernelBtf, path: &str, without: Option<&[String]>) -> Result<(usize, usize), String> {
     let file = corpus.read(path);
     let mut buffer = vec![0u8; 16 << 20];
     let mut arena = Arena::new(&mut buffer);
@@ -187,10 +187,8 @@ fn load(
         ..LoadOptions::new(object_name(path).as_bytes())
     };
     let mut log = GrowingLog::new(64 << 10, 16 << 20);
-    let mut collection =
-        Collection::create(&prepared, &options, &mut arena).map_err(|error| {
-            report::LoadReport { error, prepared: &prepared }.to_string()
-        })?;
+    let mut collection = Collection::create(&prepared, &options, &mut arena)
+        .map_err(|error| report::LoadReport { error, prepared: &prepared }.to_string())?;
     collection.load_programs(&options, &mut arena, &mut log).map_err(|error| {
         let text = String::from_utf8_lossy(log.as_bytes());
         let text = text.trim_end_matches('\0').trim_end();

@@ -6,9 +6,9 @@
 use core::fmt;
 
 use super::TypeId;
+use super::header::MAGIC;
 use crate::bytes::{Bytes, Endian};
 
-const MAGIC: u16 = 0xeb9f;
 /// Bytes of the header up to and with `line_info_len`.
 const SHORT_HEADER: u32 = 24;
 /// Bytes of the header with `core_relo_off` and `core_relo_len`.
@@ -178,9 +178,11 @@ impl<'obj> InfoList<'obj> {
         let entries = list.tail(4).ok_or(ExtError::Truncated { info, offset: 0 })?;
         let parsed = Self { record_size, entries };
         let mut rest = parsed.sections();
-        while let Some(section) = rest.next() {
+        loop {
+            let offset = rest.offset as u32;
+            let Some(section) = rest.next() else { break };
             if section.count == 0 {
-                return Err(ExtError::Truncated { info, offset: rest.offset as u32 });
+                return Err(ExtError::Truncated { info, offset });
             }
         }
         if rest.offset != entries.len() {
@@ -272,8 +274,8 @@ impl<'obj> SectionRecords<'obj> {
         self.record(number)?.u32(0)
     }
 
-    /// The numbers of the first record at or after `start` and of the first one at or after `end`, in bytes, where the
-    /// records are in order, as compilers write them; all records where they are not.
+    /// The numbers of the first record at or after `start` and of the first one at or after `end`, both in bytes. Of use
+    /// only where the records [are in order](Self::is_sorted), as compilers write them.
     #[must_use]
     pub fn range(&self, start: u32, end: u32) -> core::ops::Range<u32> {
         self.lower_bound(start)..self.lower_bound(end)

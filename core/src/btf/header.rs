@@ -3,7 +3,8 @@
 use super::error::{BtfError, Section};
 use crate::bytes::{Bytes, Endian};
 
-const MAGIC: u16 = 0xeb9f;
+/// The first two bytes of `.BTF` and of `.BTF.ext`, as an integer of the blob's byte order.
+pub(crate) const MAGIC: u16 = 0xeb9f;
 const VERSION: u8 = 1;
 /// Bytes of the header that every version has.
 const SHORT_HEADER: u32 = 24;

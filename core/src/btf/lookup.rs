@@ -89,13 +89,8 @@ impl Query {
         if name.is_empty() {
             return None;
         }
-        let hash = match prefix {
-            Prefix::Root => hash(FNV_BASIS, essential(name)),
-            // Without a prefix the flavour may start anywhere in the name; with one it is kept out of the way by
-            // hashing what a reader of the whole name would hash.
-            Prefix::Exact => hash(FNV_BASIS, essential(name)),
-            _ => hash(hash(FNV_BASIS, prefix.bytes()), essential(name)),
-        };
+        // As the walk hashes what it finds: without the flavour, which is part of the name for all but `Root`, too.
+        let hash = hash(hash(FNV_BASIS, prefix.bytes()), essential(name));
         Some(Self {
             hash,
             name_at: u32::try_from(name_at).ok()?,
@@ -152,8 +147,10 @@ fn core_class(kind: Kind) -> Kind {
     if kind == Kind::Enum64 { Kind::Enum } else { kind }
 }
 
+/// The hash of no bytes (FNV-1a, 32 bits).
 pub(crate) const FNV_BASIS: u32 = 0x811c_9dc5;
 
+/// The hash of the bytes of `basis` with `name` after them.
 pub(crate) fn hash(basis: u32, name: &[u8]) -> u32 {
     name.iter().fold(basis, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -352,7 +349,7 @@ struct Pass<'p, 'q, 'a> {
     pointer_size: Option<u8>,
 }
 
-impl Pass<'_, '_, '_> {
+impl<'a> Pass<'_, '_, 'a> {
     /// Returns how many types there are.
     ///
     /// This is the loop that everything waits for: a hundred thousand rounds, so each does no more than find out how
@@ -426,14 +423,14 @@ impl Pass<'_, '_, '_> {
         }
     }
 
-    fn strings_from(&self, name_off: u32) -> Option<&[u8]> {
+    fn strings_from(&self, name_off: u32) -> Option<&'a [u8]> {
         match self.base {
             Some(base) if name_off < self.btf.first_string => base.btf().strings_from(name_off),
             _ => self.btf.strings_from(name_off),
         }
     }
 
-    fn name(&self, name_off: u32) -> Option<&[u8]> {
+    fn name(&self, name_off: u32) -> Option<&'a [u8]> {
         let tail = self.strings_from(name_off)?;
         tail.get(..tail.iter().position(|&byte| byte == 0)?)
     }
@@ -448,9 +445,7 @@ impl Pass<'_, '_, '_> {
         let mut next = start;
         while let Some(query) = queries.get(next).filter(|query| query.hash == hash) {
             next = next.wrapping_add(1);
-            let answered = query.kind == class
-                && self.name(name_off).is_some_and(|name| query.is_answered_by(names, name));
-            if answered {
+            if query.kind == class && query.is_answered_by(names, name) {
                 self.push_answer(query.owner, id)?;
             }
         }

@@ -157,8 +157,7 @@ impl<'btf> Btf<'btf> {
     }
 
     /// Where the types start in the blob, in bytes.
-    #[must_use]
-    pub fn types_at(&self) -> u32 {
+    pub(crate) fn types_at(&self) -> u32 {
         self.types_at
     }
 

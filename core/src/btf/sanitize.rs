@@ -24,6 +24,7 @@
 
 use core::fmt;
 
+use super::header::MAGIC;
 use super::{Btf, BtfError, FIXED, Info, Kind, Type, TypeId, Types};
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::bytes::{Bytes, Endian, u16_bytes, u32_bytes};
@@ -302,8 +303,9 @@ impl Additions {
     }
 
     fn blob_len(&self, btf: Btf<'_>) -> usize {
-        let strings: usize = self.strings().map(<[u8]>::len).sum();
-        HEADER as usize + btf.types_len() + self.types() * ADDED + btf.strings().len() + strings
+        let added = self.types() * ADDED + self.strings().map(<[u8]>::len).sum::<usize>();
+        // Both sections may be the whole blob: on a 32-bit host the sum need not fit.
+        (HEADER as usize + added).saturating_add(btf.types_len()).saturating_add(btf.strings().len())
     }
 
     /// Writes the whole blob, the object's own parts as they are.
@@ -312,7 +314,7 @@ impl Additions {
         let types_len = (btf.types_len() + self.types() * ADDED) as u32;
         let strings_len = (copy.len() as u32).saturating_sub(HEADER).saturating_sub(types_len);
         let mut out = Writer { left: copy, endian };
-        out.bytes(&u16_bytes(0xeb9f, endian));
+        out.bytes(&u16_bytes(MAGIC, endian));
         out.bytes(&[1, 0]);
         out.words(&[HEADER, 0, types_len, types_len, strings_len]);
         out.bytes(btf.types.data());

@@ -17,6 +17,7 @@ use core::fmt;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::lookup::{FNV_BASIS, hash};
 use super::{Btf, BtfError, FIXED, Kind, Type, TypeId, Types};
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::bytes::{Endian, u32_bytes};
@@ -278,15 +279,10 @@ fn note(count: &mut u32, first: &mut u32, id: u32) {
     *count = count.saturating_add(1);
 }
 
-fn hash(name: &[u8]) -> u32 {
-    // FNV-1a
-    name.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-}
-
 fn collect(distilled: &Types<'_>, wanted: &mut [Wanted]) -> Result<(), RebaseError> {
     for (entry, ty) in wanted.iter_mut().skip(1).zip(distilled.btf().iter()) {
         let ty = ty?;
-        entry.hash = hash(distilled.name(&ty)?);
+        entry.hash = hash(FNV_BASIS, distilled.name(&ty)?);
         entry.id = ty.id().0;
         entry.name_off = ty.name_off();
         entry.byte_size = ty.byte_size();
@@ -346,7 +342,7 @@ fn search(base: &Types<'_>, distilled: &Types<'_>, wanted: &mut [Wanted]) -> Res
             continue;
         }
         let name = base.name(&found)?;
-        let hash = hash(name);
+        let hash = hash(FNV_BASIS, name);
         let start = wanted.partition_point(|wanted| wanted.hash < hash);
         let alike = wanted.get_mut(start..).unwrap_or_default().iter_mut().take(MAX_NAMESAKES);
         for entry in alike.take_while(|wanted| wanted.hash == hash).filter(|wanted| wanted.id != 0) {

@@ -1,4 +1,6 @@
-//! Names and their flavours.
+//! Names: their flavours, and how they are shown.
+
+use core::fmt::{self, Write as _};
 
 /// The length of a name without its flavour, in bytes.
 ///
@@ -35,9 +37,38 @@ fn is_flavour_separator(window: &[u8]) -> bool {
     matches!(window, [before, b'_', b'_', b'_', after] if *before != b'_' && *after != b'_')
 }
 
+/// A name as text: what is not UTF-8 as U+FFFD, control characters escaped, so that a message stays one line.
+#[derive(Clone, Copy, Debug)]
+pub struct Name<'n>(pub &'n [u8]);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for letter in chunk.valid().chars() {
+                if letter.is_control() {
+                    write!(f, "{}", letter.escape_default())?;
+                } else {
+                    f.write_char(letter)?;
+                }
+            }
+            if !chunk.invalid().is_empty() {
+                f.write_char(char::REPLACEMENT_CHARACTER)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::string::ToString;
+
     use super::*;
+
+    #[test]
+    fn a_shown_name_stays_one_line() {
+        assert_eq!(Name(b"a\nb\xffc\x1b[\xc3\xbc").to_string(), "a\\nb\u{fffd}c\\u{1b}[\u{fc}");
+    }
 
     #[test]
     fn flavours_start_at_the_last_three_lone_underscores() {

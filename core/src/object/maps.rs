@@ -285,9 +285,8 @@ pub(super) fn read<'buf>(
 }
 
 fn data_section(section: &Section<'_>) -> Option<DataSection> {
-    let is = |base: &[u8]| {
-        section.name().strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
-    };
+    let is =
+        |base: &[u8]| section.name().strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."));
     if section.size() == 0 || section.is_code() {
         return None;
     }
@@ -348,11 +347,7 @@ pub(super) fn find_datasec<'a>(local: &Types<'a>, name: &[u8]) -> Result<Option<
     Ok(None)
 }
 
-fn read_btf_maps(
-    local: &Types<'_>,
-    section: &Section<'_>,
-    maps: &mut Growing<'_, '_, Map>,
-) -> Result<(), ObjectError> {
+fn read_btf_maps(local: &Types<'_>, section: &Section<'_>, maps: &mut Growing<'_, '_, Map>) -> Result<(), ObjectError> {
     let datasec = find_datasec(local, b".maps")?.ok_or(ObjectError::MapsNotInBtf)?;
     for place in datasec.section_vars() {
         let var = local.get(place.type_id)?;
@@ -415,11 +410,7 @@ fn read_struct_ops(
 }
 
 /// Gives maps of `.maps` the places that their symbols have: the compiler leaves the offsets in the BTF at 0.
-fn place_btf_maps(
-    elf: &Elf<'_>,
-    local: &Types<'_>,
-    maps: &mut [Map],
-) -> Result<(), ObjectError> {
+fn place_btf_maps(elf: &Elf<'_>, local: &Types<'_>, maps: &mut [Map]) -> Result<(), ObjectError> {
     for symbol in elf.symbols() {
         let symbol = symbol?;
         let Some(section) = symbol.section.filter(|_| !symbol.is_named(b"") && !symbol.is_section()) else {

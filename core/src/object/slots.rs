@@ -57,7 +57,9 @@ impl<'buf> Declared<'buf> {
             0 => Rels::new(Bytes::new(&[], object.endian())),
             section => rels_of(object, section)?,
         };
-        Ok((0..rels.len()).map_while(move |number| rels.get(number)).map(move |rel| self.slot(object, local, section, rel)))
+        Ok((0..rels.len())
+            .map_while(move |number| rels.get(number))
+            .map(move |rel| self.slot(object, local, section, rel)))
     }
 
     fn slot(&self, object: &Object<'_>, local: &Types<'_>, section: u32, rel: Rel) -> Result<Slot, ObjectError> {

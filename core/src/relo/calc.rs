@@ -128,11 +128,10 @@ fn field<'btf>(
     let ty = types.skip_modifiers(member.type_id)?;
     let bit_offset = end.bit_offset;
     let is_bitfield = member.bitfield_size > 0;
+    let byte_size = types.byte_size(ty.id())?;
     let place = if is_bitfield {
-        let byte_size = types.byte_size(ty.id())?;
         bitfield_place(bit_offset, u32::from(member.bitfield_size), byte_size).ok_or(CalcError::BitfieldTooWide)?
     } else {
-        let byte_size = types.byte_size(ty.id())?;
         Place { byte_offset: bit_offset / 8, byte_size, bit_size: byte_size.wrapping_mul(8) }
     };
     let Place { byte_offset, byte_size, bit_size } = place;

@@ -5,6 +5,11 @@ use crate::btf::strings::same_essential;
 use crate::btf::{Kind, Type, TypeId, Types};
 use crate::limits::{MAX_CHAIN, MAX_COMPARISONS, MAX_TYPE_DEPTH};
 
+/// What looking at a name costs beside its bytes, in bytes.
+const NAME_WEIGHT: u32 = 64;
+/// Bytes of names, and their [`NAME_WEIGHT`], that count as one pair of types.
+const NAME_WEIGHT_OF_A_PAIR: u32 = 4096;
+
 /// A local and a target BTF, and how many more pairs of their types may be compared.
 #[derive(Clone, Debug)]
 pub struct Pair<'l, 't> {
@@ -12,7 +17,7 @@ pub struct Pair<'l, 't> {
     pub local: &'l Types<'l>,
     /// The kernel's types.
     pub target: &'t Types<'t>,
-    left: u32,
+    pub(super) left: u32,
 }
 
 impl<'l, 't> Pair<'l, 't> {
@@ -24,8 +29,19 @@ impl<'l, 't> Pair<'l, 't> {
 
     /// Counts one pair of types.
     pub(super) fn spend(&mut self) -> Result<(), CompareError> {
-        self.left = self.left.checked_sub(1).ok_or(CompareError::TooComplex)?;
+        self.spend_many(1)
+    }
+
+    fn spend_many(&mut self, pairs: u32) -> Result<(), CompareError> {
+        self.left = self.left.checked_sub(pairs).ok_or(CompareError::TooComplex)?;
         Ok(())
+    }
+
+    /// Counts `count` names of `byte_len` bytes that are looked at beside the types: they weigh little, but a hostile
+    /// type has millions of them, or some of megabytes.
+    pub(super) fn spend_names(&mut self, count: u32, byte_len: usize) -> Result<(), CompareError> {
+        let byte_len = u32::try_from(byte_len).unwrap_or(u32::MAX);
+        self.spend_many(count.saturating_mul(byte_len.saturating_add(NAME_WEIGHT)) / NAME_WEIGHT_OF_A_PAIR)
     }
 
     pub(super) fn skip_modifiers(
@@ -36,8 +52,11 @@ impl<'l, 't> Pair<'l, 't> {
         Ok((self.local.skip_modifiers(local_id)?, self.target.skip_modifiers(target_id)?))
     }
 
-    pub(super) fn same_essential_name(&self, local_off: u32, target_off: u32) -> Result<bool, CompareError> {
-        Ok(same_essential(self.local.string(local_off)?, self.target.string(target_off)?))
+    /// Whether two names are the same but for their flavours.
+    pub(super) fn same_essential_name(&mut self, local_off: u32, target_off: u32) -> Result<bool, CompareError> {
+        let (local, target) = (self.local.string(local_off)?, self.target.string(target_off)?);
+        self.spend_names(1, local.len().saturating_add(target.len()))?;
+        Ok(same_essential(local, target))
     }
 }
 

@@ -6,11 +6,9 @@
 use core::fmt::{self, Write};
 
 use crate::btf::ext::CoreRelo;
+use crate::btf::strings::Name;
 use crate::btf::{Kind, Type, TypeId, Types};
-use crate::limits::MAX_ACCESS_STEPS;
-
-/// Types in a row that are written or skipped before a chain counts as a ring.
-const MAX_CHAIN: u32 = 32;
+use crate::limits::{MAX_ACCESS_STEPS, MAX_CHAIN};
 
 /// The local access of a relocation record, shown as C has it.
 ///
@@ -64,11 +62,7 @@ impl fmt::Display for TypeName<'_, '_> {
     }
 }
 
-/// Writes the local access of `relo`; see [`LocalSpec`].
-///
-/// # Errors
-/// The writer's.
-pub fn write_spec(local: &Types<'_>, relo: &CoreRelo, out: &mut impl Write) -> fmt::Result {
+fn write_spec(local: &Types<'_>, relo: &CoreRelo, out: &mut impl Write) -> fmt::Result {
     if !write_type_name(local, relo.type_id, 0, out)? || relo.kind.is_type() {
         return Ok(());
     }
@@ -85,7 +79,7 @@ pub fn write_spec(local: &Types<'_>, relo: &CoreRelo, out: &mut impl Write) -> f
             let name = ty.enumerator(index).and_then(|enumerator| local.string(enumerator.name_off).ok());
             let Some(name) = name else { return out.write_str("::?") };
             out.write_str("::")?;
-            write_name(name, out)?;
+            write!(out, "{}", Name(name))?;
             continue;
         } else if index > 0 {
             write!(out, "[{index}]")?;
@@ -112,7 +106,7 @@ fn write_step<'l>(
     if member.name_off != 0 {
         out.write_char('.')?;
         let Ok(name) = local.string(member.name_off) else { return Ok(None) };
-        write_name(name, out)?;
+        write!(out, "{}", Name(name))?;
     }
     Ok(local.skip_modifiers(member.type_id).ok())
 }
@@ -156,27 +150,10 @@ fn write_type_name(types: &Types<'_>, id: TypeId, depth: u32, out: &mut impl Wri
     out.write_str(keyword)?;
     match types.name(&ty) {
         Ok([]) => out.write_str("(anon)")?,
-        Ok(name) => write_name(name, out)?,
+        Ok(name) => write!(out, "{}", Name(name))?,
         Err(_) => return out.write_char('?').map(|()| false),
     }
     Ok(true)
-}
-
-/// Writes a name; bytes that are not UTF-8 as U+FFFD, control characters escaped, so that a message stays one line.
-fn write_name(name: &[u8], out: &mut impl Write) -> fmt::Result {
-    for chunk in name.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            if letter.is_control() {
-                write!(out, "{}", letter.escape_default())?;
-            } else {
-                out.write_char(letter)?;
-            }
-        }
-        if !chunk.invalid().is_empty() {
-            out.write_char(char::REPLACEMENT_CHARACTER)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

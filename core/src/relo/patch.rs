@@ -150,7 +150,7 @@ fn change_access_size(insn: &mut Insn, decision: &Decision) -> Result<(), PatchE
     if found != local {
         return Err(PatchError::UnexpectedAccessSize { found, expected: local });
     }
-    insn.set_access_size(u32::from(target)).ok_or(PatchError::NoSuchAccessSize { byte_size: target })
+    insn.set_access_size(target).ok_or(PatchError::NoSuchAccessSize { byte_size: target })
 }
 
 fn patch_ld_imm64(

@@ -44,7 +44,7 @@ pub(super) fn spec_match<'t>(
 }
 
 fn match_enumerator<'t>(
-    pair: &Pair<'_, 't>,
+    pair: &mut Pair<'_, 't>,
     spec: &AccessSpec<'_>,
     mut path: TargetPath<'t>,
 ) -> Result<Option<TargetPath<'t>>, CompareError> {
@@ -53,8 +53,10 @@ fn match_enumerator<'t>(
     if !target.kind().is_enum() {
         return Ok(None);
     }
+    pair.spend_names(target.vlen(), local_name.len())?;
     for (index, enumerator) in (0..).zip(target.enumerators()) {
         let name = pair.target.string(enumerator.name_off)?;
+        pair.spend_names(1, name.len())?;
         if same_essential(local_name, name) {
             path.last = Accessor { type_id: target.id(), index, name: Some(name) };
             return Ok(Some(path));
@@ -122,6 +124,7 @@ fn match_member<'t>(
         return Err(CompareError::TooManySteps);
     }
     pair.spend()?;
+    pair.spend_names(target.vlen(), wanted.name.len())?;
     let start = *path;
     for (index, member) in (0..).zip(target.members()) {
         let is_anonymous = member.name_off == 0 || pair.target.string_is(member.name_off, b"");
@@ -165,5 +168,93 @@ impl<'t> TargetPath<'t> {
         let bits = element_bits(byte_size, index).ok_or(CompareError::OffsetOverflow)?;
         self.bit_offset = self.bit_offset.checked_add(bits).ok_or(CompareError::OffsetOverflow)?;
         Ok(element.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::String;
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::arena::{Arena, Part};
+    use crate::btf::ext::CoreRelo;
+    use crate::btf::{Btf, Info, Kind, Types};
+    use crate::limits::MAX_COMPARISONS;
+
+    fn blob(words: &[u32], strings: &[u8]) -> Vec<u8> {
+        let mut blob = Vec::from([0x9f, 0xeb, 1, 0]);
+        let len = (words.len() * 4) as u32;
+        for word in [24, 0, len, len, strings.len() as u32].iter().chain(words) {
+            blob.extend(word.to_le_bytes());
+        }
+        blob.extend(strings);
+        blob
+    }
+
+    /// Matches an access of the root type 2 of `local` with type `target_id` of `target`; and the pairs counted.
+    fn run(local: &[u8], target: &[u8], access_str_off: u32, kind: ReloKind, target_id: u32) -> (Result<bool, CompareError>, u32) {
+        let mut buffer = std::vec![0u8; 1 << 16];
+        let mut arena = Arena::new(&mut buffer);
+        let local = Types::index(Btf::parse(local).unwrap(), 8, None, &mut arena, Part::LocalIndex).unwrap();
+        let target = Types::index(Btf::parse(target).unwrap(), 8, None, &mut arena, Part::KernelIndex).unwrap();
+        let relo = CoreRelo { insn_off: 0, type_id: TypeId(2), access_str_off, kind };
+        let spec = AccessSpec::parse(&local, &relo).unwrap();
+        let mut pair = Pair::new(&local, &target);
+        let matched = spec_match(&mut pair, &spec, TypeId(target_id));
+        (matched.map(|path| path.is_some()), MAX_COMPARISONS - pair.left)
+    }
+
+    const LOCAL_STRINGS: &[u8] = b"\0s\0last\00:0\00\0";
+
+    fn local_struct() -> Vec<u8> {
+        let int = Info::new(Kind::Int, 0, false).0;
+        blob(&[1, int, 4, 0x20, 1, Info::new(Kind::Struct, 1, false).0, 4, 3, 1, 0], LOCAL_STRINGS)
+    }
+
+    fn local_enum() -> Vec<u8> {
+        let int = Info::new(Kind::Int, 0, false).0;
+        blob(&[1, int, 4, 0x20, 1, Info::new(Kind::Enum, 1, false).0, 4, 3, 0], LOCAL_STRINGS)
+    }
+
+    #[test]
+    fn the_last_of_seventy_thousand_members_is_found_and_all_are_counted() {
+        let mut words = Vec::from([1, Info::new(Kind::Int, 0, false).0, 4, 0x20]);
+        words.extend([1, Info::new(Kind::Struct, 70_000, false).0, 280_000]);
+        for number in 0..70_000 {
+            words.extend([if number == 69_999 { 3 } else { 1 }, 1, number * 32]);
+        }
+        let target = blob(&words, b"\0s\0last\0");
+        let (matched, spent) = run(&local_struct(), &target, 8, ReloKind::FieldExists, 2);
+        assert_eq!(matched, Ok(true));
+        assert!(spent > 1000, "{spent}");
+    }
+
+    #[test]
+    fn wide_structs_that_double_at_each_level_end_early() {
+        // Each level has many members, and the next level twice: 4096 structs in all, which alone would be few enough.
+        const LEVELS: u32 = 12;
+        const MEMBERS: u32 = 2_000;
+        let mut words = Vec::from([1, Info::new(Kind::Int, 0, false).0, 4, 0x20]);
+        for level in 0..LEVELS {
+            let inner = if level + 1 == LEVELS { 1 } else { level + 3 };
+            words.extend([1, Info::new(Kind::Struct, MEMBERS + 2, false).0, 4]);
+            (0..MEMBERS).for_each(|_| words.extend([1, 1, 0]));
+            words.extend([0, inner, 0, 0, inner, 0]);
+        }
+        let target = blob(&words, b"\0s\0");
+        let (matched, _) = run(&local_struct(), &target, 8, ReloKind::FieldExists, 2);
+        assert_eq!(matched, Err(CompareError::TooComplex));
+    }
+
+    #[test]
+    fn enumerators_with_names_of_megabytes_end_early() {
+        let strings: Vec<u8> = [b"\0s\0", String::from("x").repeat(1 << 20).as_bytes(), b"\0"].concat();
+        let mut words = Vec::from([1, Info::new(Kind::Int, 0, false).0, 4, 0x20]);
+        words.extend([1, Info::new(Kind::Enum, 20_000, false).0, 4]);
+        (0..20_000).for_each(|number| words.extend([3, number]));
+        let target = blob(&words, &strings);
+        let (matched, _) = run(&local_enum(), &target, 12, ReloKind::EnumvalExists, 2);
+        assert_eq!(matched, Err(CompareError::TooComplex));
     }
 }

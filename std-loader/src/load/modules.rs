@@ -64,3 +64,32 @@ impl<'a> Modules<'a> {
         Ok(array)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::OwnedFd;
+
+    #[test]
+    fn case_29_calls_index_the_modules_behind_vmlinux() {
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let (first, second) = (null(), null());
+        let raw = [0, first.as_raw_fd(), second.as_raw_fd(), 0];
+        let (mut numbers, mut places) = ([7, 4, 0], [0; 3]);
+        let mut fds = FdTable::new(&mut places);
+        fds.set(0, first);
+        fds.set(1, second);
+        let mut modules = Modules { numbers: &mut numbers, fds };
+        assert_eq!([0, 7, 4, 9].map(|number| modules.index(number)), [0, 1, 2, 0]);
+        assert_eq!(modules.fd(4).map(|fd| fd.as_raw_fd()), Some(raw[2]));
+        assert!(modules.fd(0).is_none() && modules.fd(9).is_none());
+        // vmlinux and what is open already are not opened; what has no name cannot be.
+        assert_eq!([0, 7, 4].map(|number| modules.open(number, &[])), [Ok(()); 3]);
+        assert_eq!(modules.open(9, &["one"]), Err(Errno::ENOENT));
+        let mut buffer = [0u8; 128];
+        let mut arena = Arena::new(&mut buffer);
+        assert_eq!(modules.fd_array(&mut arena).unwrap(), raw);
+        let none = Modules { numbers: &mut [], fds: FdTable::new(&mut []) };
+        assert!(none.fd_array(&mut Arena::new(&mut [])).unwrap().is_empty());
+    }
+}

@@ -1,12 +1,12 @@
 //! Faulty declarations: one typed error that names what is at fault, and no descriptor left open. (Every load of
 //! these tests checks that.)
 
+use crate::common::{fixture, has_kernel, load};
 use corelo_core::link::LinkCause;
 use corelo_core::object::ObjectError;
 use corelo_core::prepare::PrepareError;
 use corelo_loader::externs::ExternError;
 use corelo_loader::load::{LoadError, LoadOptions};
-use crate::common::{fixture, has_kernel, load};
 
 /// A fixture, the name that its error must have, and the error.
 type Fault = (&'static str, &'static str, fn(&LoadError) -> bool);
@@ -33,12 +33,8 @@ const FAULTS: [Fault; 14] = [
         matches!(object_error(e), Some(ObjectError::ExternNotInBtf { .. } | ObjectError::UnknownExternSection { .. }))
             || matches!(e, LoadError::Link { error, .. } if matches!(error.cause, LinkCause::UndefinedSymbol { .. }))
     }),
-    ("bad_missing_ksym", "no_such_symbol", |e| {
-        matches!(e, LoadError::Extern { error: ExternError::Missing, .. })
-    }),
-    ("bad_missing_kfunc", "no_such_kfunc", |e| {
-        matches!(e, LoadError::Extern { error: ExternError::Missing, .. })
-    }),
+    ("bad_missing_ksym", "no_such_symbol", |e| matches!(e, LoadError::Extern { error: ExternError::Missing, .. })),
+    ("bad_missing_kfunc", "no_such_kfunc", |e| matches!(e, LoadError::Extern { error: ExternError::Missing, .. })),
     ("bad_kfunc_type", "bpf_rcu_read_lock", |e| {
         matches!(e, LoadError::Extern { error: ExternError::OtherType(_), .. })
     }),

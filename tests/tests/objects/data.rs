@@ -2,10 +2,10 @@
 
 use std::os::fd::AsFd;
 
+use crate::common::{fixture, has_kernel, load, load_fixture, run, run_named, variable};
 use corelo_loader::load::{LoadError, LoadOptions, VariableError};
 use corelo_loader::maps::map_info;
 use corelo_loader::sys::Errno;
-use crate::common::{fixture, has_kernel, load, load_fixture, run, run_named, variable};
 
 #[test]
 fn case_23_each_section_is_a_map_of_its_own_made_when_used_and_frozen_when_read_only() {

@@ -1,12 +1,12 @@
 //! Externs: kernel variables, functions and configuration values, there and absent.
 
+use crate::common::{fixture, has_kernel, load, load_fixture, number, run_named, run_raw};
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{ExternMatch, Options, Plan};
 use corelo_loader::externs::ExternError;
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::load::{LoadError, LoadOptions};
-use crate::common::{fixture, has_kernel, load, load_fixture, number, run_named, run_raw};
 
 fn elements(collection: &corelo_loader::load::Collection<'_, '_>, name: &str) -> Vec<u64> {
     let variable = collection.variable(name).unwrap();
@@ -45,12 +45,8 @@ fn a_typed_kernel_variable() {
     // The weak one that vmlinux lacks may be in a module.
     assert!(searched.wants_modules());
     let prepared = searched.finish();
-    let number = prepared
-        .declared()
-        .externs()
-        .iter()
-        .position(|ext| object.symbol_name(ext.symbol()) == b"runqueues")
-        .unwrap();
+    let number =
+        prepared.declared().externs().iter().position(|ext| object.symbol_name(ext.symbol()) == b"runqueues").unwrap();
     let ExternMatch::Found { module: 0, .. } = prepared.extern_match(number) else {
         return corelo_tests::kernel::skip("find runqueues", "this kernel's BTF has no such variable");
     };

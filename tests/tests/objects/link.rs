@@ -1,8 +1,9 @@
 //! Linking: subprograms, callbacks, equal names, weak functions, late instructions, exceptions, replaced functions.
 
+use crate::common::{fixture, has_kernel, load, load_among_others, load_fixture, run, run_named, variable};
+use corelo_core::object::Object;
 use corelo_loader::load::{LoadError, LoadOptions};
 use corelo_loader::sys::bpf::prog_info;
-use crate::common::{fixture, has_kernel, load, load_among_others, load_fixture, run, run_named, variable};
 
 #[test]
 fn callbacks_by_address() {
@@ -94,6 +95,22 @@ fn licence_and_name_reach_the_kernel() {
 }
 
 #[test]
+fn a_licence_ends_at_its_first_nul_or_with_its_section() {
+    let mut file = fixture("obj_weak");
+    let place = file.windows(13).position(|bytes| bytes == b"Dual MIT/GPL\0").unwrap();
+    assert_eq!(Object::parse(&file).unwrap().license(), b"Dual MIT/GPL");
+    file[place + 12] = b'!';
+    assert_eq!(Object::parse(&file).unwrap().license(), b"Dual MIT/GPL!");
+    file[place + 3] = 0;
+    assert_eq!(Object::parse(&file).unwrap().license(), b"Dua");
+    if has_kernel() {
+        let options = LoadOptions::new(b"obj_weak");
+        let info = load(&file, &options, |collection| prog_info(collection.program_by_name("calls").unwrap()).unwrap());
+        assert!(!info.unwrap().gpl_compatible);
+    }
+}
+
+#[test]
 fn case_26_xdp_has_an_attach_type() {
     if has_kernel() {
         // Kernels from 5.9 on know it; the retry without is tested with a fake kernel in the loader itself.
@@ -116,7 +133,9 @@ fn a_program_that_replaces_needs_its_target() {
     load_fixture("obj_weak", &[], |weak| {
         let replaced = [(&b"new_add"[..], weak.program_by_name("calls").unwrap())];
         let options = LoadOptions { replaced: &replaced, ..LoadOptions::new(b"obj_replace") };
-        match load_among_others(&file, &options, |collection| prog_info(collection.program_by_name("new_add").unwrap()).unwrap()) {
+        match load_among_others(&file, &options, |collection| {
+            prog_info(collection.program_by_name("new_add").unwrap()).unwrap()
+        }) {
             Ok(info) => assert_eq!(info.prog_type, 28),
             // Machines without trampolines refuse every program of this type.
             Err(refused) => {

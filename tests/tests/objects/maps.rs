@@ -1,10 +1,10 @@
 //! Maps: every attribute as the kernel says it has it, slots filled from the start, contents read and written.
 
+use crate::common::{alone, fixture, has_kernel, load, load_among_others, load_fixture, run_named};
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::maps::{self, Map, MapInfo, MapSpec, Memlock, PerCpuMap, map_info};
-use crate::common::{alone, fixture, has_kernel, load, load_among_others, load_fixture, run_named};
-
-const PIN_ROOT: &str = "/sys/fs/bpf/corelo-objects-maps";
 
 fn info(collection: &Collection<'_, '_>, name: &str) -> MapInfo {
     use std::os::fd::AsFd;
@@ -12,12 +12,21 @@ fn info(collection: &Collection<'_, '_>, name: &str) -> MapInfo {
     map_info(map.as_fd()).unwrap()
 }
 
-fn with_obj_maps(then: impl FnOnce(&Collection<'_, '_>)) {
-    let _ = std::fs::create_dir(PIN_ROOT);
-    let options = LoadOptions { pin_root: PIN_ROOT, ..LoadOptions::new(b"obj_maps") };
-    let loaded = load(&fixture("obj_maps"), &options, then);
-    let _ = std::fs::remove_file(format!("{PIN_ROOT}/pinned"));
-    loaded.unwrap_or_else(|refused| panic!("{}", refused.text));
+/// Loads obj_maps, whose one pinned map goes to a directory of this call's own; its path is the second argument.
+fn with_obj_maps<T>(
+    wants: &dyn Fn(&[u8], bool) -> bool,
+    then: impl FnOnce(&Collection<'_, '_>, &std::path::Path) -> T,
+) -> T {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let root = format!("/sys/fs/bpf/corelo-objects-{}-{call}", std::process::id());
+    std::fs::create_dir(&root).unwrap_or_else(|error| panic!("{root}: {error}: is bpffs mounted?"));
+    let pinned = std::path::Path::new(&root).join("pinned");
+    let options = LoadOptions { wants, pin_root: &root, ..LoadOptions::new(b"obj_maps") };
+    let loaded = load(&fixture("obj_maps"), &options, |collection| then(collection, &pinned));
+    let _ = std::fs::remove_file(&pinned);
+    let _ = std::fs::remove_dir(&root);
+    loaded.unwrap_or_else(|refused| panic!("{}", refused.text))
 }
 
 #[test]
@@ -25,7 +34,7 @@ fn every_attribute_reaches_the_kernel() {
     if !has_kernel() {
         return;
     }
-    with_obj_maps(|collection| {
+    with_obj_maps(&|_, by_default| by_default, |collection, pinned| {
         let sizes = |name: &str| {
             let info = info(collection, name);
             (info.map_type, info.key_size, info.value_size, info.max_entries, info.map_flags)
@@ -45,7 +54,7 @@ fn every_attribute_reaches_the_kernel() {
         let long = info(collection, "a_name_far_longer_than_fifteen").name;
         assert_eq!(&long, b"a_name_far_long\0");
         assert_eq!(sizes("weak_map"), (2, 4, 8, 1, 0));
-        assert!(std::path::Path::new(PIN_ROOT).join("pinned").exists());
+        assert!(pinned.exists());
     });
 }
 
@@ -54,7 +63,7 @@ fn slots_of_maps_and_of_programs_are_filled_from_the_start() {
     if !has_kernel() {
         return;
     }
-    with_obj_maps(|collection| {
+    with_obj_maps(&|_, by_default| by_default, |collection, _| {
         let outer = collection.map("outer_array").unwrap();
         let slot = |index: u32| {
             let mut value = [0u8; 4];
@@ -77,15 +86,9 @@ fn a_slot_for_a_program_that_is_not_loaded_stays_empty() {
     if !has_kernel() {
         return;
     }
-    let _ = std::fs::create_dir(PIN_ROOT);
-    let wants = |name: &[u8], _: bool| name != b"slot_2";
-    let options = LoadOptions { wants: &wants, pin_root: "/sys/fs/bpf/corelo-objects-slots", ..LoadOptions::new(b"m") };
-    let _ = std::fs::create_dir(options.pin_root);
-    let result = load(&fixture("obj_maps"), &options, |collection| run_named(collection, "jump_2"));
-    let _ = std::fs::remove_file("/sys/fs/bpf/corelo-objects-slots/pinned");
-    let _ = std::fs::remove_dir(options.pin_root);
+    let result = with_obj_maps(&|name, _| name != b"slot_2", |collection, _| run_named(collection, "jump_2"));
     // bpf_tail_call falls through: -1.
-    assert_eq!(result.unwrap(), u32::MAX);
+    assert_eq!(result, u32::MAX);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! struct_ops: a congestion control moved into the kernel's layout, registered, seen by the kernel, taken back.
 
+use crate::common::{fixture, has_kernel, load, load_fixture};
 use corelo_loader::load::{Collection, LoadError, LoadOptions};
 use corelo_loader::maps::map_info;
 use corelo_loader::sys::bpf::prog_info;
-use crate::common::{fixture, has_kernel, load, load_fixture};
 
 fn available() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default()
@@ -61,6 +61,31 @@ fn members_that_the_kernel_lacks_are_dropped_where_they_are_zero_and_the_others_
         drop(link);
         assert!(collection.attach_table_by_name("no_such").is_err());
     });
+}
+
+#[test]
+fn programs_go_with_the_tables_that_have_them() {
+    if !has_kernel() {
+        return;
+    }
+    load_fixture("obj_struct_ops_optional", &[], |collection| {
+        check_programs(collection);
+        assert!(collection.map("left").is_err());
+        for name in ["left_ssthresh", "nobodys"] {
+            assert!(collection.program_by_name(name).is_none(), "{name}");
+        }
+        let _link = collection.attach_table_by_name("made").unwrap();
+        assert!(is_registered("corelo_made"), "{}", available());
+    });
+    // Asked for by its name, the other table brings its program.
+    let wants = |name: &[u8], by_default: bool| by_default || name == b"left";
+    let options = LoadOptions { wants: &wants, ..LoadOptions::new(b"optional") };
+    load(&fixture("obj_struct_ops_optional"), &options, |collection| {
+        assert!(collection.program_by_name("left_ssthresh").is_some());
+        let _link = collection.attach_table_by_name("left").unwrap();
+        assert!(is_registered("corelo_left"), "{}", available());
+    })
+    .unwrap();
 }
 
 #[test]

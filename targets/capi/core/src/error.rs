@@ -170,6 +170,12 @@ impl From<LinkError> for CoreFailure {
 /// `words` with a NUL in `buffer`, cut at a character where they do not fit. The result is the bytes written, without
 /// the NUL.
 pub fn write_text(buffer: &mut [u8], words: &dyn fmt::Display) -> usize {
+    if !cfg!(feature = "words") {
+        if let Some(end) = buffer.first_mut() {
+            *end = 0;
+        }
+        return 0;
+    }
     let mut text = Text { buffer, len: 0 };
     // An error only says that the text was cut.
     let _ = write!(text, "{words}");
