@@ -14,6 +14,8 @@ pub struct Bytes {
     pub parts: Vec<(&'static str, usize)>,
     /// What the largest program takes while it is linked, above what stays.
     pub program: usize,
+    /// What preparing takes for a while, above what stays: the relocations before those that are alike become one.
+    pub passing: usize,
     /// The buffer that will just do.
     pub all: usize,
 }
@@ -37,7 +39,13 @@ pub fn bytes(file: &[u8], kernel: &[u8], options: Options) -> Bytes {
     let object = Object::parse(file).expect("the object is one");
     let prepared = prepare(&object, Some(kernel), options, &mut arena).expect("the object can be prepared");
     let kept = arena.used();
-    let _ = crate::prepare::link_all(&prepared, &mut arena);
+    let passing = arena.high_water() - kept;
+    // Programs are linked in an arena of their own, to tell what they take from what preparing took.
+    let mut second = vec![0u8; BUFFER];
+    let mut programs = Arena::new(&mut second);
+    let empty = programs.used();
+    let _ = crate::prepare::link_all(&prepared, &mut programs);
     let parts = prepared.parts().map(|(part, bytes)| (part.name(), bytes)).collect();
-    Bytes { parts, program: arena.high_water() - kept, all: arena.high_water() }
+    let program = programs.high_water() - empty;
+    Bytes { parts, program, passing, all: kept + program.max(passing) }
 }

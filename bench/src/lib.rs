@@ -12,21 +12,19 @@ pub mod stats;
 use corelo_core::prepare::Options;
 use corelo_tests::corpus::Corpus;
 
-/// The object of the corpus whose linked programs have the most instructions, of those that can be prepared against
-/// `kernel`: its name and its bytes.
+/// The object of the corpus that takes the most arena, of those that can be prepared against `kernel`: its name and its
+/// bytes. Programs that this kernel has no target for are left out of it.
 ///
 /// # Panics
 /// If none can.
 #[must_use]
 pub fn largest_object(corpus: &Corpus, kernel: &[u8]) -> (String, Vec<u8>) {
     let mut buffer = vec![0u8; 64 << 20];
-    let objects = corpus.objects().into_iter().map(|name| {
+    let objects = corpus.objects().into_iter().filter_map(|name| {
         let file = corpus.read(&name);
-        (prepare::try_cold(&file, kernel, Options::default(), &mut buffer), name, file)
+        Some((prepare::arena_of(&file, kernel, Options::default(), &mut buffer)?, name, file))
     });
-    let largest = objects.max_by_key(|(insns, ..)| *insns);
-    match largest {
-        Some((Some(_), name, file)) => (name, file),
-        _ => panic!("no object of the corpus can be prepared"),
-    }
+    let largest = objects.max_by_key(|(bytes, ..)| *bytes);
+    let (_, name, file) = largest.unwrap_or_else(|| panic!("no object of the corpus can be prepared"));
+    (name, file)
 }

@@ -4,16 +4,14 @@ use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Kept, Options, Prepared, prepare, prepare_again};
 
-/// Links every program, one after the other in the same scratch, and counts instructions.
-///
-/// # Panics
-/// If a program cannot be linked.
+/// Links every program, one after the other in the same scratch, and counts instructions. A program that reads what this
+/// kernel does not have in a way that cannot be poisoned counts none.
 #[must_use]
 pub fn link_all(prepared: &Prepared<'_>, arena: &mut Arena<'_>) -> usize {
     let mut insns = 0;
     for (number, _) in prepared.declared().programs() {
         let mut scratch = arena.scratch();
-        insns += prepared.program(number, &mut scratch).expect("the program can be linked").insns.len();
+        insns += prepared.program(number, &mut scratch).map_or(0, |linked| linked.insns.len());
     }
     insns
 }
@@ -43,15 +41,12 @@ pub fn again(file: &[u8], kept: &Kept<'_>, buffer: &mut [u8]) -> usize {
     link_all(&prepared, &mut arena)
 }
 
-/// As [`cold`], but `None` where the object cannot be prepared or linked.
+/// Bytes of arena that an object takes; `None` where it cannot be prepared.
 #[must_use]
-pub fn try_cold(file: &[u8], kernel: &[u8], options: Options, buffer: &mut [u8]) -> Option<usize> {
+pub fn arena_of(file: &[u8], kernel: &[u8], options: Options, buffer: &mut [u8]) -> Option<usize> {
     let mut arena = Arena::new(buffer);
     let object = Object::parse(file).ok()?;
     let prepared = prepare(&object, Some(kernel), options, &mut arena).ok()?;
-    let mut insns = 0;
-    for (number, _) in prepared.declared().programs() {
-        insns += prepared.program(number, &mut arena.scratch()).ok()?.insns.len();
-    }
-    Some(insns)
+    let _ = link_all(&prepared, &mut arena);
+    Some(arena.high_water())
 }

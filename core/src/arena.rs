@@ -128,11 +128,7 @@ pub struct ArenaFull {
 
 impl fmt::Display for ArenaFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "arena too small: {} bytes wanted for {}, {} left",
-            self.wanted, self.part, self.left
-        )
+        write!(f, "arena too small: {} bytes wanted for {}, {} left", self.wanted, self.part, self.left)
     }
 }
 
@@ -160,9 +156,7 @@ impl<'buf> Arena<'buf> {
             return Self { free: &mut [], capacity, least_left: None };
         }
         let (mark, free) = aligned.split_at_mut(ALIGN);
-        let least_left = usize::mut_from_prefix(mark)
-            .ok()
-            .map(|(mark, _)| Cell::from_mut(mark));
+        let least_left = usize::mut_from_prefix(mark).ok().map(|(mark, _)| Cell::from_mut(mark));
         if let Some(mark) = least_left {
             mark.set(free.len());
         }
@@ -215,9 +209,7 @@ impl<'buf> Arena<'buf> {
     pub(crate) fn take<T: Plain>(&mut self, len: usize, part: Part) -> Result<&'buf mut [T], ArenaFull> {
         const { assert!(align_of::<T>() <= ALIGN) };
         let left = self.free.len();
-        let wanted = len
-            .checked_mul(size_of::<T>())
-            .and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
+        let wanted = len.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
         let full = ArenaFull { wanted: wanted.unwrap_or(usize::MAX), left, part };
         let wanted = wanted.filter(|&wanted| wanted <= left).ok_or(full)?;
         let (taken, free) = mem::take(&mut self.free).split_at_mut(wanted);

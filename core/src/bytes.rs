@@ -16,11 +16,7 @@ impl Endian {
     /// The byte order of the machine that runs this code.
     #[must_use]
     pub const fn host() -> Self {
-        if cfg!(target_endian = "big") {
-            Self::Big
-        } else {
-            Self::Little
-        }
+        if cfg!(target_endian = "big") { Self::Big } else { Self::Little }
     }
 
     const fn scroll(self) -> scroll::Endian {
@@ -153,6 +149,24 @@ pub(crate) const fn u16_bytes(value: u16, endian: Endian) -> [u8; 2] {
     match endian {
         Endian::Little => value.to_le_bytes(),
         Endian::Big => value.to_be_bytes(),
+    }
+}
+
+/// The integer that is stored as `bytes` in `endian` order.
+#[must_use]
+pub(crate) const fn u32_of(bytes: [u8; 4], endian: Endian) -> u32 {
+    match endian {
+        Endian::Little => u32::from_le_bytes(bytes),
+        Endian::Big => u32::from_be_bytes(bytes),
+    }
+}
+
+/// As [`u32_of`], for 16 bits.
+#[must_use]
+pub(crate) const fn u16_of(bytes: [u8; 2], endian: Endian) -> u16 {
+    match endian {
+        Endian::Little => u16::from_le_bytes(bytes),
+        Endian::Big => u16::from_be_bytes(bytes),
     }
 }
 

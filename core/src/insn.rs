@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::bytes::{Bytes, Endian, u16_bytes, u32_bytes};
+use crate::bytes::{Bytes, Endian, u16_bytes, u16_of, u32_bytes, u32_of};
 
 /// Bytes of one instruction slot.
 pub const INSN_SIZE: usize = 8;
@@ -173,10 +173,7 @@ impl Insn {
     /// The signed 16-bit offset.
     #[must_use]
     pub const fn off(self, endian: Endian) -> i16 {
-        match endian {
-            Endian::Little => i16::from_le_bytes(self.off),
-            Endian::Big => i16::from_be_bytes(self.off),
-        }
+        u16_of(self.off, endian).cast_signed()
     }
 
     /// Sets the offset.
@@ -187,10 +184,7 @@ impl Insn {
     /// The signed 32-bit immediate.
     #[must_use]
     pub const fn imm(self, endian: Endian) -> i32 {
-        match endian {
-            Endian::Little => i32::from_le_bytes(self.imm),
-            Endian::Big => i32::from_be_bytes(self.imm),
-        }
+        u32_of(self.imm, endian).cast_signed()
     }
 
     /// Sets the immediate.

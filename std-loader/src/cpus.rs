@@ -70,9 +70,7 @@ impl Cpus {
     /// Whether `cpu` is among them.
     #[must_use]
     pub fn contains(&self, cpu: u32) -> bool {
-        self.words
-            .get(cpu as usize / 64)
-            .is_some_and(|word| word >> (cpu % 64) & 1 != 0)
+        self.words.get(cpu as usize / 64).is_some_and(|word| word >> (cpu % 64) & 1 != 0)
     }
 
     /// Their numbers, ascending.
@@ -116,11 +114,7 @@ mod tests {
             ("a", None),
             ("-1", None),
         ] {
-            assert_eq!(
-                Cpus::parse(text.as_bytes()).map(|cpus| cpus.count()),
-                want,
-                "{text:?}"
-            );
+            assert_eq!(Cpus::parse(text.as_bytes()).map(|cpus| cpus.count()), want, "{text:?}");
         }
         let cpus = Cpus::parse(b"0-2,64").unwrap();
         assert!(cpus.iter().eq([0, 1, 2, 64]));

@@ -21,9 +21,7 @@ impl CPath {
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<CPath, Errno> {
-        let mut path = CPath {
-            bytes: heapless::Vec::new(),
-        };
+        let mut path = CPath { bytes: heapless::Vec::new() };
         if bytes.contains(&0) {
             return Err(Errno::EINVAL);
         }
@@ -34,9 +32,7 @@ impl CPath {
 
     /// Parts of a path, one after the other.
     pub(crate) fn join(parts: &[&[u8]]) -> Result<CPath, Errno> {
-        let mut path = CPath {
-            bytes: heapless::Vec::new(),
-        };
+        let mut path = CPath { bytes: heapless::Vec::new() };
         for part in parts {
             path.push(part)?;
         }
@@ -49,9 +45,7 @@ impl CPath {
 
     /// A path put together from parts, none of which may hold a NUL.
     pub(crate) fn format(parts: fmt::Arguments<'_>) -> Result<CPath, Errno> {
-        let mut path = CPath {
-            bytes: heapless::Vec::new(),
-        };
+        let mut path = CPath { bytes: heapless::Vec::new() };
         fmt::write(&mut path, parts).map_err(|_| Errno::ENAMETOOLONG)?;
         if path.bytes.contains(&0) {
             return Err(Errno::EINVAL);
@@ -61,9 +55,7 @@ impl CPath {
     }
 
     fn push(&mut self, bytes: &[u8]) -> Result<(), Errno> {
-        self.bytes
-            .extend_from_slice(bytes)
-            .map_err(|_| Errno::ENAMETOOLONG)
+        self.bytes.extend_from_slice(bytes).map_err(|_| Errno::ENAMETOOLONG)
     }
 
     pub(crate) fn as_c_str(&self) -> &CStr {
@@ -126,10 +118,7 @@ pub(crate) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8
 pub(crate) fn read_number(path: &CStr) -> Result<u64, Errno> {
     let mut buffer = [0; 64];
     let text = read_file(path, &mut buffer)?.trim_ascii();
-    core::str::from_utf8(text)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .ok_or(Errno::EINVAL)
+    core::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(Errno::EINVAL)
 }
 
 /// Writes all of `text` in one write, as tracefs wants it.
@@ -154,14 +143,8 @@ mod tests {
         let path = CPath::format(format_args!("/sys/{}/id", "x")).unwrap();
         assert_eq!(path.as_c_str(), c"/sys/x/id");
         assert_eq!(CPath::from_bytes(b"a\0b").err(), Some(Errno::EINVAL));
-        assert_eq!(
-            CPath::format(format_args!("{:5000}", 1)).err(),
-            Some(Errno::ENAMETOOLONG)
-        );
-        assert_eq!(
-            CPath::from_bytes(&[b'a'; 4096]).err(),
-            Some(Errno::ENAMETOOLONG)
-        );
+        assert_eq!(CPath::format(format_args!("{:5000}", 1)).err(), Some(Errno::ENAMETOOLONG));
+        assert_eq!(CPath::from_bytes(&[b'a'; 4096]).err(), Some(Errno::ENAMETOOLONG));
         assert!(CPath::from_bytes(&[b'a'; 4095]).is_ok());
     }
 }

@@ -140,9 +140,7 @@ impl KernelBtf {
         let release = uname.release().to_str().unwrap_or_default();
         for (before, after) in IMAGES {
             let path = match after.split_once("{}") {
-                Some((after, _)) => {
-                    CPath::format(format_args!("{before}{release}{after}{release}"))
-                }
+                Some((after, _)) => CPath::format(format_args!("{before}{release}{after}{release}")),
                 None => CPath::format(format_args!("{before}{release}{after}")),
             };
             let Ok(path) = path else { continue };
@@ -159,8 +157,7 @@ impl KernelBtf {
     /// # Errors
     /// `Open(ENOENT)` where the module is not loaded or has none.
     pub fn open_module(name: &str) -> Result<KernelBtf, KernelBtfError> {
-        let path =
-            CPath::format(format_args!("/sys/kernel/btf/{name}")).map_err(KernelBtfError::Open)?;
+        let path = CPath::format(format_args!("/sys/kernel/btf/{name}")).map_err(KernelBtfError::Open)?;
         KernelBtf::from_sysfs(path.as_c_str())
     }
 
@@ -193,10 +190,7 @@ impl KernelBtf {
         if size > 0 && size <= MAX_BYTES {
             // Any refusal is answered by reading: kernels disagree on the number.
             if let Ok(map) = SysfsMap::new(fd.as_fd(), size) {
-                return Ok(KernelBtf {
-                    bytes: Bytes::Mapped(map),
-                    source: Source::Mmap,
-                });
+                return Ok(KernelBtf { bytes: Bytes::Mapped(map), source: Source::Mmap });
             }
         }
         read_all(&fd, size, Source::Read)
@@ -219,16 +213,12 @@ impl KernelBtf {
 
 /// Reads to the end of the file, whatever its length was said to be: sysfs hands out 4 KiB at a time.
 fn read_all(fd: &OwnedFd, hint: usize, source: Source) -> Result<KernelBtf, KernelBtfError> {
-    let mut memory =
-        AnonMap::new(hint.min(MAX_BYTES) + page_size()).map_err(KernelBtfError::Memory)?;
+    let mut memory = AnonMap::new(hint.min(MAX_BYTES) + page_size()).map_err(KernelBtfError::Memory)?;
     let mut len = 0;
     loop {
         len += files::read_full(fd, &mut memory[len..]).map_err(KernelBtfError::Read)?;
         if len < memory.len() {
-            return Ok(KernelBtf {
-                bytes: Bytes::Read { memory, len },
-                source,
-            });
+            return Ok(KernelBtf { bytes: Bytes::Read { memory, len }, source });
         }
         if len > MAX_BYTES {
             return Err(KernelBtfError::TooLarge);
@@ -245,10 +235,7 @@ fn read_section(fd: &OwnedFd, start: &[u8]) -> Result<KernelBtf, KernelBtfError>
     if len < size {
         return Err(KernelBtfError::Elf);
     }
-    Ok(KernelBtf {
-        bytes: Bytes::Read { memory, len },
-        source: Source::File,
-    })
+    Ok(KernelBtf { bytes: Bytes::Read { memory, len }, source: Source::File })
 }
 
 /// Where the `.BTF` section of an ELF file is, and its size, in bytes.
@@ -287,18 +274,13 @@ fn find_section(fd: &OwnedFd, start: &[u8]) -> Result<(u64, usize), KernelBtfErr
     for index in 1..count.min(1 << 20) {
         let header = section(index)?;
         let mut name = [0; 5];
-        let offset = names
-            .sh_offset
-            .checked_add(u64::from(header.sh_name))
-            .ok_or(KernelBtfError::Elf)?;
+        let offset = names.sh_offset.checked_add(u64::from(header.sh_name)).ok_or(KernelBtfError::Elf)?;
         let len = files::read_at(fd, &mut name, offset).map_err(KernelBtfError::Read)?;
         if &name[..len] != b".BTF\0" {
             continue;
         }
-        let size = usize::try_from(header.sh_size)
-            .ok()
-            .filter(|size| *size <= MAX_BYTES)
-            .ok_or(KernelBtfError::TooLarge)?;
+        let size =
+            usize::try_from(header.sh_size).ok().filter(|size| *size <= MAX_BYTES).ok_or(KernelBtfError::TooLarge)?;
         return Ok((header.sh_offset, size));
     }
     Err(KernelBtfError::NoSection)
@@ -339,11 +321,7 @@ impl StreamedBtf {
             [0x9f, 0xeb, ..] | [0xeb, 0x9f, ..] => Ok(StreamedBtf::whole(fd)),
             [0x7f, b'E', b'L', b'F', ..] => {
                 let (start, len) = find_section(&fd, &start[..len])?;
-                Ok(StreamedBtf {
-                    fd,
-                    start,
-                    len: len as u64,
-                })
+                Ok(StreamedBtf { fd, start, len: len as u64 })
             }
             _ => Err(KernelBtfError::NotBtf),
         }
@@ -352,10 +330,7 @@ impl StreamedBtf {
     fn whole(fd: OwnedFd) -> StreamedBtf {
         let size = rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_size);
         // A size that is not told is no limit: the file's end is.
-        let len = u64::try_from(size)
-            .ok()
-            .filter(|&size| size > 0)
-            .unwrap_or(MAX_BYTES as u64);
+        let len = u64::try_from(size).ok().filter(|&size| size > 0).unwrap_or(MAX_BYTES as u64);
         StreamedBtf { fd, start: 0, len }
     }
 }
@@ -392,10 +367,9 @@ impl LeanBtf {
         let streamed = StreamedBtf::open()?;
         let size = usize::try_from(streamed.len).unwrap_or(0);
         match SysfsMap::new(streamed.fd.as_fd(), size) {
-            Ok(map) if size < MAX_BYTES => Ok(LeanBtf::Mapped(KernelBtf {
-                bytes: Bytes::Mapped(map),
-                source: Source::Mmap,
-            })),
+            Ok(map) if size < MAX_BYTES => {
+                Ok(LeanBtf::Mapped(KernelBtf { bytes: Bytes::Mapped(map), source: Source::Mmap }))
+            }
             _ => Ok(LeanBtf::Streamed(streamed)),
         }
     }
@@ -481,8 +455,7 @@ mod tests {
         let mut data = Vec::<u8>::new();
         let head = if wide { 64 } else { 52 };
         let mut headers = vec![vec![0u8; if wide { 64 } else { 40 }]];
-        let mut all: Vec<(&str, Vec<u8>)> =
-            sections.iter().map(|(n, b)| (*n, b.to_vec())).collect();
+        let mut all: Vec<(&str, Vec<u8>)> = sections.iter().map(|(n, b)| (*n, b.to_vec())).collect();
         for (name, _) in &all {
             names.extend(name.bytes());
             names.push(0);
@@ -504,15 +477,7 @@ mod tests {
             data.extend(bytes);
             name_at += name.len() as u64 + 1;
         }
-        let mut file = vec![
-            0x7f,
-            b'E',
-            b'L',
-            b'F',
-            if wide { 2 } else { 1 },
-            if big { 2 } else { 1 },
-            1,
-        ];
+        let mut file = vec![0x7f, b'E', b'L', b'F', if wide { 2 } else { 1 }, if big { 2 } else { 1 }, 1];
         file.resize(16, 0);
         file.extend(u(1, 2));
         file.extend(u(247, 2));
@@ -546,18 +511,11 @@ mod tests {
     fn elf_files_of_both_classes_and_orders() {
         for wide in [false, true] {
             for big in [false, true] {
-                let bytes = elf(
-                    wide,
-                    big,
-                    &[(".text", b"abc"), (".BTF.ext", b"no"), (".BTF", b"the one")],
-                );
+                let bytes = elf(wide, big, &[(".text", b"abc"), (".BTF.ext", b"no"), (".BTF", b"the one")]);
                 let btf = KernelBtf::from_file(file(&bytes).path()).unwrap();
                 assert_eq!((&btf[..], btf.source()), (&b"the one"[..], Source::File));
                 let without = elf(wide, big, &[(".text", b"abc")]);
-                assert_eq!(
-                    KernelBtf::from_file(file(&without).path()).err(),
-                    Some(KernelBtfError::NoSection)
-                );
+                assert_eq!(KernelBtf::from_file(file(&without).path()).err(), Some(KernelBtfError::NoSection));
                 for len in 4..bytes.len() {
                     let error = KernelBtf::from_file(file(&bytes[..len]).path()).err();
                     assert_eq!(error, Some(KernelBtfError::Elf), "cut at {len}");
@@ -568,21 +526,13 @@ mod tests {
 
     #[test]
     fn what_is_no_btf() {
-        for (bytes, want) in [
-            (&b""[..], KernelBtfError::NotBtf),
-            (b"\x9f", KernelBtfError::NotBtf),
-            (b"hello", KernelBtfError::NotBtf),
-        ] {
+        for (bytes, want) in
+            [(&b""[..], KernelBtfError::NotBtf), (b"\x9f", KernelBtfError::NotBtf), (b"hello", KernelBtfError::NotBtf)]
+        {
             assert_eq!(KernelBtf::from_file(file(bytes).path()).err(), Some(want));
         }
-        assert_eq!(
-            KernelBtf::from_file(Path::new("/nonexistent/x")).err(),
-            Some(KernelBtfError::Open(Errno::ENOENT))
-        );
-        assert!(matches!(
-            KernelBtf::from_file(Path::new("/")).err(),
-            Some(KernelBtfError::Read(Errno(libc::EISDIR)))
-        ));
+        assert_eq!(KernelBtf::from_file(Path::new("/nonexistent/x")).err(), Some(KernelBtfError::Open(Errno::ENOENT)));
+        assert!(matches!(KernelBtf::from_file(Path::new("/")).err(), Some(KernelBtfError::Read(Errno(libc::EISDIR)))));
     }
 
     #[test]
@@ -590,8 +540,7 @@ mod tests {
         let bytes = vec![5u8; 3 * page_size() + 17];
         let named = file(&bytes);
         for hint in [0, 1, bytes.len(), 10 * bytes.len()] {
-            let fd =
-                files::open(CPath::new(named.path()).unwrap().as_c_str(), OFlags::RDONLY).unwrap();
+            let fd = files::open(CPath::new(named.path()).unwrap().as_c_str(), OFlags::RDONLY).unwrap();
             let btf = read_all(&fd, hint, Source::Read).unwrap();
             assert_eq!(&btf[..], &bytes[..]);
         }
@@ -601,7 +550,9 @@ mod tests {
     fn streams_give_the_bytes_of_their_file_or_section() {
         use tailor::Source as _;
         let blob = [0x9f, 0xeb, 1, 0, 5, 6, 7, 8, 9];
-        for bytes in [blob.to_vec(), elf(true, false, &[(".BTF", &blob)]), elf(false, true, &[(".x", b"y"), (".BTF", &blob)])] {
+        for bytes in
+            [blob.to_vec(), elf(true, false, &[(".BTF", &blob)]), elf(false, true, &[(".x", b"y"), (".BTF", &blob)])]
+        {
             let named = file(&bytes);
             let mut streamed = StreamedBtf::from_file(named.path()).unwrap();
             assert_eq!(streamed.len(), 9);

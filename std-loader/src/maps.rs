@@ -128,10 +128,9 @@ pub fn kernel_name(name: &[u8]) -> [u8; 16] {
 pub fn normalized_entries(map_type: u32, max_entries: u32) -> Result<u32, Errno> {
     match map_type {
         map_type::PERF_EVENT_ARRAY if max_entries == 0 => crate::cpus::possible_count(),
-        map_type::RINGBUF | map_type::USER_RINGBUF if max_entries != 0 => max_entries
-            .max(page_size() as u32)
-            .checked_next_power_of_two()
-            .ok_or(Errno::E2BIG),
+        map_type::RINGBUF | map_type::USER_RINGBUF if max_entries != 0 => {
+            max_entries.max(page_size() as u32).checked_next_power_of_two().ok_or(Errno::E2BIG)
+        }
         _ => Ok(max_entries),
     }
 }
@@ -162,10 +161,7 @@ pub fn create(spec: &MapSpec<'_>, memlock: Memlock) -> Result<MapFd, Errno> {
         ..attr::zeroed()
     };
     let mut result = bpf::map_create(&block);
-    if result
-        .as_ref()
-        .is_err_and(|errno| raised_after(*errno, memlock))
-    {
+    if result.as_ref().is_err_and(|errno| raised_after(*errno, memlock)) {
         result = bpf::map_create(&block);
     }
     let first = match result {
@@ -274,10 +270,7 @@ where
     /// [`SizeMismatch`]; a per-CPU map's values never fit ([`PerCpuMap`] is for those).
     pub fn new(map: &'m MapFd) -> Result<Self, SizeMismatch> {
         check::<K, V>(map, size_of::<V>())?;
-        Ok(Map {
-            map,
-            types: PhantomData,
-        })
+        Ok(Map { map, types: PhantomData })
     }
 
     /// The value of a key.
@@ -316,11 +309,7 @@ where
     /// The keys. What others add or delete meanwhile may be seen or not, and a hash map starts anew where the key at hand
     /// was deleted; so the walk ends after four times as many keys as the map can hold.
     pub fn keys(&self) -> Keys<'m, K> {
-        Keys {
-            map: self.map,
-            at: None,
-            left: u64::from(self.map.max_entries()) * 4 + 1,
-        }
+        Keys { map: self.map, at: None, left: u64::from(self.map.max_entries()) * 4 + 1 }
     }
 
     /// Keys and values; a key deleted between the two calls is left out.
@@ -391,16 +380,10 @@ where
     /// # Errors
     /// [`SizeMismatch`]; also where the map is not per-CPU.
     pub fn new(map: &'m MapFd) -> Result<Self, SizeMismatch> {
-        let cpus = if bpf::is_per_cpu(map.map_type()) {
-            crate::cpus::possible_count().unwrap_or(0) as usize
-        } else {
-            0
-        };
+        let cpus =
+            if bpf::is_per_cpu(map.map_type()) { crate::cpus::possible_count().unwrap_or(0) as usize } else { 0 };
         check::<K, V>(map, Self::STEP * cpus.max(1) + usize::from(cpus == 0))?;
-        Ok(PerCpuMap {
-            map,
-            types: PhantomData,
-        })
+        Ok(PerCpuMap { map, types: PhantomData })
     }
 
     /// Bytes that [`PerCpuMap::get`] and [`PerCpuMap::insert`] need as a buffer.
@@ -425,28 +408,20 @@ where
             Err(errno) => return Err(errno),
         }
         let buffer: &'b [u8] = buffer;
-        Ok(Some(buffer.chunks_exact(Self::STEP).filter_map(|chunk| {
-            V::read_from_prefix(chunk).ok().map(|(value, _)| value)
-        })))
+        Ok(Some(
+            buffer.chunks_exact(Self::STEP).filter_map(|chunk| V::read_from_prefix(chunk).ok().map(|(value, _)| value)),
+        ))
     }
 
     /// Sets the values of a key: `value` is asked for each possible CPU, counted from 0 without gaps.
     ///
     /// # Errors
     /// The kernel's; EINVAL for a buffer shorter than [`PerCpuMap::buffer_len`].
-    pub fn insert(
-        &self,
-        key: &K,
-        buffer: &mut [u8],
-        mut value: impl FnMut(u32) -> V,
-        flags: u64,
-    ) -> Result<(), Errno> {
+    pub fn insert(&self, key: &K, buffer: &mut [u8], mut value: impl FnMut(u32) -> V, flags: u64) -> Result<(), Errno> {
         let buffer = buffer.get_mut(..self.buffer_len()).ok_or(Errno::EINVAL)?;
         buffer.fill(0);
         for (cpu, chunk) in buffer.chunks_exact_mut(Self::STEP).enumerate() {
-            value(cpu as u32)
-                .write_to_prefix(chunk)
-                .map_err(|_| Errno::EINVAL)?;
+            value(cpu as u32).write_to_prefix(chunk).map_err(|_| Errno::EINVAL)?;
         }
         self.map.update(key.as_bytes(), buffer, flags)
     }
@@ -480,19 +455,10 @@ mod tests {
         let page = page_size() as u32;
         assert_eq!(normalized_entries(map_type::HASH, 0), Ok(0));
         assert_eq!(normalized_entries(map_type::PERF_EVENT_ARRAY, 7), Ok(7));
-        assert_eq!(
-            normalized_entries(map_type::PERF_EVENT_ARRAY, 0),
-            crate::cpus::possible_count()
-        );
+        assert_eq!(normalized_entries(map_type::PERF_EVENT_ARRAY, 0), crate::cpus::possible_count());
         assert_eq!(normalized_entries(map_type::RINGBUF, 1), Ok(page));
-        assert_eq!(
-            normalized_entries(map_type::RINGBUF, 5 * page),
-            Ok(8 * page)
-        );
-        assert_eq!(
-            normalized_entries(map_type::RINGBUF, u32::MAX),
-            Err(Errno::E2BIG)
-        );
+        assert_eq!(normalized_entries(map_type::RINGBUF, 5 * page), Ok(8 * page));
+        assert_eq!(normalized_entries(map_type::RINGBUF, u32::MAX), Err(Errno::E2BIG));
     }
 
     /// Offsets in the argument block of BPF_MAP_CREATE.
@@ -522,21 +488,12 @@ mod tests {
             let btf = u32_at(block, BTF_FD) != 0;
             let name = block[NAME..NAME + 3].to_vec();
             log.borrow_mut().push((btf, name.clone()));
-            Some(if name == [0; 3] {
-                Ok(some_fd())
-            } else {
-                Err(Errno::EINVAL)
-            })
+            Some(if name == [0; 3] { Ok(some_fd()) } else { Err(Errno::EINVAL) })
         });
         create(&spec(null.as_fd()), Memlock::Keep).unwrap();
         assert_eq!(
             *seen.borrow(),
-            [
-                (true, b"a.b".to_vec()),
-                (false, b"a.b".to_vec()),
-                (false, b"a_b".to_vec()),
-                (false, vec![0; 3]),
-            ]
+            [(true, b"a.b".to_vec()), (false, b"a.b".to_vec()), (false, b"a_b".to_vec()), (false, vec![0; 3]),]
         );
     }
 
@@ -547,11 +504,7 @@ mod tests {
         let count = Rc::clone(&calls);
         let guard = install(move |_, _| {
             *count.borrow_mut() += 1;
-            let errno = if *count.borrow() == 1 {
-                Errno::E2BIG
-            } else {
-                Errno::EINVAL
-            };
+            let errno = if *count.borrow() == 1 { Errno::E2BIG } else { Errno::EINVAL };
             Some(Err(errno))
         });
         let error = create(&spec(null.as_fd()), Memlock::Keep).err();
@@ -566,13 +519,7 @@ mod tests {
     fn slices_of_the_wrong_length_never_reach_the_kernel() {
         let guard = install(|command, _| (command == bpf::cmd::MAP_CREATE).then(|| Ok(some_fd())));
         let map = create(
-            &MapSpec {
-                map_type: map_type::HASH,
-                key_size: 4,
-                value_size: 8,
-                max_entries: 1,
-                ..MapSpec::default()
-            },
+            &MapSpec { map_type: map_type::HASH, key_size: 4, value_size: 8, max_entries: 1, ..MapSpec::default() },
             Memlock::Keep,
         )
         .unwrap();

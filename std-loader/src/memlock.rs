@@ -23,15 +23,11 @@ pub(crate) fn raised_after(errno: Errno, policy: Memlock) -> bool {
     if !wanted(errno, policy, KernelVersion::running()) || TRIED.swap(true, Ordering::Relaxed) {
         return false;
     }
-    raise(getrlimit(Resource::Memlock), |limit| {
-        setrlimit(Resource::Memlock, limit).is_ok()
-    })
+    raise(getrlimit(Resource::Memlock), |limit| setrlimit(Resource::Memlock, limit).is_ok())
 }
 
 fn wanted(errno: Errno, policy: Memlock, version: KernelVersion) -> bool {
-    policy == Memlock::RaiseIfRefused
-        && errno == Errno::EPERM
-        && version < KernelVersion::new(5, 11, 0)
+    policy == Memlock::RaiseIfRefused && errno == Errno::EPERM && version < KernelVersion::new(5, 11, 0)
 }
 
 /// No limit at all where we may (CAP_SYS_RESOURCE), else as far as the hard limit allows.
@@ -39,17 +35,11 @@ fn raise(now: Rlimit, mut set: impl FnMut(Rlimit) -> bool) -> bool {
     if now.current.is_none() {
         return false;
     }
-    let none = Rlimit {
-        current: None,
-        maximum: None,
-    };
+    let none = Rlimit { current: None, maximum: None };
     if set(none) {
         return true;
     }
-    let hard = Rlimit {
-        current: now.maximum,
-        maximum: now.maximum,
-    };
+    let hard = Rlimit { current: now.maximum, maximum: now.maximum };
     now.current != now.maximum && set(hard)
 }
 
@@ -73,11 +63,7 @@ mod tests {
         // (now, may go unlimited, result, what was set in the end)
         for (now, privileged, want) in [
             (limit(Some(65536), Some(65536)), true, Some((None, None))),
-            (
-                limit(Some(65536), Some(1 << 20)),
-                false,
-                Some((Some(1 << 20), Some(1 << 20))),
-            ),
+            (limit(Some(65536), Some(1 << 20)), false, Some((Some(1 << 20), Some(1 << 20)))),
             (limit(Some(65536), None), false, Some((None, None))),
             (limit(Some(65536), Some(65536)), false, None),
             (limit(None, None), true, None),

@@ -3,6 +3,7 @@
 //!
 //! A record that wraps comes in two pieces; they are put together in a buffer of the caller's.
 
+use core::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rustix::event::epoll;
 
 use crate::cpus::Cpus;
 use crate::maps::{MapFd, map_type};
-use crate::ring_buffer::{RingError, call, timespec};
+use crate::ring_buffer::{RingError, call, wait};
 use crate::sys::perf;
 use crate::sys::ring::{PerfPages, Stop};
 
@@ -48,11 +49,7 @@ impl AsFd for PerfRing {
 impl PerfRing {
     fn open(cpu: u32, pages: u32) -> Result<PerfRing, RingError> {
         let event = perf::bpf_output(cpu, 1).map_err(call("perf_event_open"))?;
-        let ring = PerfRing {
-            cpu,
-            pages: PerfPages::new(event.as_fd(), pages).map_err(call("mmap"))?,
-            event,
-        };
+        let ring = PerfRing { cpu, pages: PerfPages::new(event.as_fd(), pages).map_err(call("mmap"))?, event };
         perf::enable(ring.event.as_fd()).map_err(call("PERF_EVENT_IOC_ENABLE"))?;
         Ok(ring)
     }
@@ -64,11 +61,7 @@ impl PerfRing {
     }
 
     /// The next record; false where there is none.
-    fn next(
-        &mut self,
-        scratch: &mut [u8],
-        each: &mut impl FnMut(u32, PerfRecord<'_>),
-    ) -> Result<bool, RingError> {
+    fn next(&mut self, scratch: &mut [u8], each: &mut impl FnMut(u32, PerfRecord<'_>)) -> Result<bool, RingError> {
         let (record_type, head, tail, step) = match self.pages.peek() {
             Ok(record) => record,
             Err(Stop::Empty | Stop::Busy) => return Ok(false),
@@ -86,12 +79,7 @@ impl PerfRing {
             })
         };
         match body {
-            None => each(
-                self.cpu,
-                PerfRecord::Skipped {
-                    byte_size: whole as u32,
-                },
-            ),
+            None => each(self.cpu, PerfRecord::Skipped { byte_size: whole as u32 }),
             Some(body) => {
                 if let Some(record) = decode(record_type, body)? {
                     each(self.cpu, record);
@@ -114,10 +102,7 @@ fn decode(record_type: u32, body: &[u8]) -> Result<Option<PerfRecord<'_>>, RingE
         }
         PERF_RECORD_LOST => {
             // The event's id, then the count.
-            let lost = body
-                .get(8..16)
-                .and_then(|bytes| bytes.try_into().ok())
-                .ok_or(RingError::Corrupt)?;
+            let lost = body.get(8..16).and_then(|bytes| bytes.try_into().ok()).ok_or(RingError::Corrupt)?;
             Ok(Some(PerfRecord::Lost(u64::from_ne_bytes(lost))))
         }
         _ => Ok(None),
@@ -145,11 +130,7 @@ impl<'r> PerfBuffer<'r> {
     ///
     /// # Errors
     /// [`RingError`]; nothing stays open then.
-    pub fn open(
-        map: &MapFd,
-        pages: u32,
-        rings: &'r mut [Option<PerfRing>],
-    ) -> Result<PerfBuffer<'r>, RingError> {
+    pub fn open(map: &MapFd, pages: u32, rings: &'r mut [Option<PerfRing>]) -> Result<PerfBuffer<'r>, RingError> {
         if map.map_type() != map_type::PERF_EVENT_ARRAY {
             return Err(RingError::WrongMapType(map.map_type()));
         }
@@ -160,10 +141,7 @@ impl<'r> PerfBuffer<'r> {
         let cpus = online.iter().take_while(|cpu| *cpu < map.max_entries());
         let wanted = cpus.clone().count();
         if wanted > rings.len() {
-            return Err(RingError::TooManyCpus {
-                wanted: wanted as u32,
-                room: rings.len() as u32,
-            });
+            return Err(RingError::TooManyCpus { wanted: wanted as u32, room: rings.len() as u32 });
         }
         rings.fill_with(|| None);
         // From here on, dropping it takes out again what was put in.
@@ -175,13 +153,9 @@ impl<'r> PerfBuffer<'r> {
         for (index, cpu) in cpus.enumerate() {
             let ring = PerfRing::open(cpu, pages)?;
             let fd = std::os::fd::AsRawFd::as_raw_fd(&ring.event);
-            buffer
-                .map
-                .update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), 0)
-                .map_err(call("BPF_MAP_UPDATE_ELEM"))?;
+            buffer.map.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), 0).map_err(call("BPF_MAP_UPDATE_ELEM"))?;
             let data = epoll::EventData::new_u64(index as u64);
-            epoll::add(&buffer.epoll, &ring, data, epoll::EventFlags::IN)
-                .map_err(call("epoll_ctl"))?;
+            epoll::add(&buffer.epoll, &ring, data, epoll::EventFlags::IN).map_err(call("epoll_ctl"))?;
             buffer.rings[index] = Some(ring);
         }
         Ok(buffer)
@@ -192,11 +166,7 @@ impl<'r> PerfBuffer<'r> {
     ///
     /// # Errors
     /// [`RingError::Corrupt`].
-    pub fn consume(
-        &mut self,
-        scratch: &mut [u8],
-        mut each: impl FnMut(u32, PerfRecord<'_>),
-    ) -> Result<u32, RingError> {
+    pub fn consume(&mut self, scratch: &mut [u8], mut each: impl FnMut(u32, PerfRecord<'_>)) -> Result<u32, RingError> {
         let mut count = 0;
         for ring in self.rings.iter_mut().flatten() {
             while ring.next(scratch, &mut each)? {
@@ -221,13 +191,9 @@ impl<'r> PerfBuffer<'r> {
         if count > 0 {
             return Ok(count);
         }
-        let timeout = timeout.map(timespec);
-        let mut events = [const { core::mem::MaybeUninit::uninit() }; 16];
-        match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) => Ok(0),
-            Err(errno) => Err(call("epoll_wait")(errno)),
-            Ok(_) => self.consume(scratch, each),
-        }
+        let mut events = [const { MaybeUninit::uninit() }; 16];
+        wait(&self.epoll, &mut events, timeout)?;
+        self.consume(scratch, each)
     }
 }
 
@@ -265,12 +231,7 @@ mod tests {
         let file = perf_file(
             page_size() as u64,
             page_size() as u64 - 32,
-            &[
-                (9, &sample(&[1; 4])),
-                (9, &long),
-                (2, &lost(5)),
-                (1, &[0; 8]),
-            ],
+            &[(9, &sample(&[1; 4])), (9, &long), (2, &lost(5)), (1, &[0; 8])],
         );
         let open = || PerfRing {
             cpu: 3,
@@ -280,12 +241,7 @@ mod tests {
         let run = |scratch: &mut [u8]| {
             let mut seen = Vec::new();
             let mut ring = open();
-            while ring
-                .next(scratch, &mut |cpu, record| {
-                    seen.push(format!("{cpu} {record:?}"))
-                })
-                .unwrap()
-            {}
+            while ring.next(scratch, &mut |cpu, record| seen.push(format!("{cpu} {record:?}"))).unwrap() {}
             seen
         };
         // Too short for the record that wraps: said so, and the rest still arrives. Nothing is consumed twice.
@@ -299,11 +255,7 @@ mod tests {
     #[test]
     fn case_36_a_wrapped_record_is_put_together() {
         let data: Vec<u8> = (0..60).collect();
-        let file = perf_file(
-            page_size() as u64,
-            page_size() as u64 - 16,
-            &[(9, &sample(&data))],
-        );
+        let file = perf_file(page_size() as u64, page_size() as u64 - 16, &[(9, &sample(&data))]);
         let mut ring = PerfRing {
             cpu: 0,
             pages: PerfPages::new(file.as_fd(), 1).unwrap(),

@@ -35,9 +35,9 @@ pub enum PinError {
         /// What differs.
         property: Property,
         /// What the pinned map has.
-        found: u32,
+        found: u64,
         /// What the declaration wants.
-        wanted: u32,
+        wanted: u64,
     },
 }
 
@@ -77,23 +77,15 @@ impl fmt::Display for PinError {
             PinError::Path(errno) => write!(f, "not a path for a pin: {errno}"),
             PinError::Directory(errno) => write!(f, "cannot make the pin's directory: {errno}"),
             PinError::Pin(errno @ Errno::EPERM) => {
-                write!(
-                    f,
-                    "cannot pin: {errno}: not allowed, or not on a bpf file system"
-                )
+                write!(f, "cannot pin: {errno}: not allowed, or not on a bpf file system")
             }
             PinError::Pin(errno) => write!(f, "cannot pin: {errno}"),
             PinError::Open(errno) => write!(f, "cannot open the pin: {errno}"),
             PinError::Remove(errno) => write!(f, "cannot remove the pin: {errno}"),
             PinError::Create(errno) => write!(f, "cannot create the map to pin: {errno}"),
-            PinError::Mismatch {
-                property,
-                found,
-                wanted,
-            } => write!(
-                f,
-                "another map is pinned there: its {property} is {found}, {wanted} is declared"
-            ),
+            PinError::Mismatch { property, found, wanted } => {
+                write!(f, "another map is pinned there: its {property} is {found}, {wanted} is declared")
+            }
         }
     }
 }
@@ -160,38 +152,25 @@ pub fn open_map(path: &Path) -> Result<MapFd, PinError> {
 /// [`PinError::Mismatch`] with the first property that differs; [`PinError::Open`] where the kernel cannot be asked.
 pub fn compare(map: BorrowedFd<'_>, spec: &MapSpec<'_>) -> Result<(), PinError> {
     let found = bpf::map_info(map).map_err(PinError::Open)?;
-    let entries =
-        maps::normalized_entries(spec.map_type, spec.max_entries).map_err(PinError::Open)?;
+    let entries = maps::normalized_entries(spec.map_type, spec.max_entries).map_err(PinError::Open)?;
     // Kernels set it by themselves for device maps, which programs cannot write.
     let own_flags = match spec.map_type {
-        14 | 25 => maps::BPF_F_RDONLY_PROG,
+        map_type::DEVMAP | map_type::DEVMAP_HASH => maps::BPF_F_RDONLY_PROG,
         _ => 0,
     };
     for (property, found, wanted) in [
-        (Property::MapType, found.map_type, spec.map_type),
-        (Property::KeySize, found.key_size, spec.key_size),
-        (Property::ValueSize, found.value_size, spec.value_size),
-        (Property::MaxEntries, found.max_entries, entries),
-        (
-            Property::MapFlags,
-            found.map_flags & !own_flags,
-            spec.map_flags & !own_flags,
-        ),
-        (
-            Property::MapExtra,
-            found.map_extra as u32,
-            spec.map_extra as u32,
-        ),
+        (Property::MapType, found.map_type.into(), spec.map_type.into()),
+        (Property::KeySize, found.key_size.into(), spec.key_size.into()),
+        (Property::ValueSize, found.value_size.into(), spec.value_size.into()),
+        (Property::MaxEntries, found.max_entries.into(), entries.into()),
+        (Property::MapFlags, (found.map_flags & !own_flags).into(), (spec.map_flags & !own_flags).into()),
+        (Property::MapExtra, found.map_extra, spec.map_extra),
     ] {
         // What a bpf map without a key says of it is the kernel's business.
         let sizes_fixed = matches!(property, Property::KeySize | Property::ValueSize)
             && matches!(spec.map_type, map_type::RINGBUF | map_type::USER_RINGBUF);
         if found != wanted && !sizes_fixed {
-            return Err(PinError::Mismatch {
-                property,
-                found,
-                wanted,
-            });
+            return Err(PinError::Mismatch { property, found, wanted });
         }
     }
     Ok(())
@@ -202,11 +181,7 @@ pub fn compare(map: BorrowedFd<'_>, spec: &MapSpec<'_>) -> Result<(), PinError> 
 ///
 /// # Errors
 /// [`PinError`]; a new map that could not be pinned is closed.
-pub fn reuse_or_create(
-    path: &Path,
-    spec: &MapSpec<'_>,
-    memlock: Memlock,
-) -> Result<(MapFd, bool), PinError> {
+pub fn reuse_or_create(path: &Path, spec: &MapSpec<'_>, memlock: Memlock) -> Result<(MapFd, bool), PinError> {
     // The second round is for the loser of a race whose winner removed its pin at once.
     for _ in 0..2 {
         match open_map(path) {
@@ -233,10 +208,7 @@ mod tests {
     use crate::sys::fake::{install, some_fd, write_to};
 
     fn info(map_type: u32, max_entries: u32) -> Vec<u8> {
-        [map_type, 7, 4, 4, max_entries, 0]
-            .iter()
-            .flat_map(|value| value.to_ne_bytes())
-            .collect()
+        [map_type, 7, 4, 4, max_entries, 0].iter().flat_map(|value| value.to_ne_bytes()).collect()
     }
 
     #[test]
@@ -257,19 +229,28 @@ mod tests {
                 write_to(block, 8, &info(map_type, found));
                 Some(Ok(0))
             });
-            let spec = MapSpec {
-                map_type,
-                key_size: 4,
-                value_size: 4,
-                max_entries: declared,
-                ..MapSpec::default()
-            };
-            assert_eq!(
-                compare(null.as_fd(), &spec).is_ok(),
-                same,
-                "{map_type} {declared} {found}"
-            );
+            let spec = MapSpec { map_type, key_size: 4, value_size: 4, max_entries: declared, ..MapSpec::default() };
+            assert_eq!(compare(null.as_fd(), &spec).is_ok(), same, "{map_type} {declared} {found}");
         }
+    }
+
+    #[test]
+    fn arenas_at_other_addresses_are_other_maps() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let spec = |map_extra| MapSpec { map_type: map_type::ARENA, max_entries: 1, map_extra, ..MapSpec::default() };
+        let _guard = install(|_, block| {
+            let mut found = [0; 88];
+            found[..4].copy_from_slice(&map_type::ARENA.to_ne_bytes());
+            found[16..20].copy_from_slice(&1u32.to_ne_bytes());
+            found[80..].copy_from_slice(&(1u64 << 44).to_ne_bytes());
+            write_to(block, 8, &found);
+            Some(Ok(0))
+        });
+        assert_eq!(compare(null.as_fd(), &spec(1 << 44)), Ok(()));
+        assert_eq!(
+            compare(null.as_fd(), &spec(2 << 44)),
+            Err(PinError::Mismatch { property: Property::MapExtra, found: 1 << 44, wanted: 2 << 44 })
+        );
     }
 
     #[test]
@@ -291,25 +272,15 @@ mod tests {
                 _ => panic!("command {command}"),
             })
         });
-        let spec = MapSpec {
-            map_type: map_type::HASH,
-            key_size: 4,
-            value_size: 4,
-            max_entries: 9,
-            ..MapSpec::default()
-        };
+        let spec =
+            MapSpec { map_type: map_type::HASH, key_size: 4, value_size: 4, max_entries: 9, ..MapSpec::default() };
         let path = Path::new("/tmp/no-such-pin");
         let (map, reused) = reuse_or_create(path, &spec, Memlock::Keep).unwrap();
         assert!(reused);
         assert_eq!(map.max_entries(), 9);
-        let other = MapSpec {
-            max_entries: 8,
-            ..spec
-        };
+        let other = MapSpec { max_entries: 8, ..spec };
         assert_eq!(
-            reuse_or_create(path, &other, Memlock::Keep)
-                .unwrap_err()
-                .to_string(),
+            reuse_or_create(path, &other, Memlock::Keep).unwrap_err().to_string(),
             "another map is pinned there: its max_entries is 9, 8 is declared"
         );
     }

@@ -12,8 +12,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use crate::maps::kernel_name;
 use crate::memlock::{Memlock, raised_after};
 pub use crate::sys::bpf::{
-    ProgInfo, TestRun, TestRunResult, prog_bind_map, prog_info, prog_map_ids, prog_test_run,
-    prog_xlated,
+    ProgInfo, TestRun, TestRunResult, prog_bind_map, prog_info, prog_map_ids, prog_test_run, prog_xlated,
 };
 use crate::sys::mmap::AnonMap;
 use crate::sys::{Errno, bpf};
@@ -127,11 +126,7 @@ impl GrowingLog {
     /// Starts at `start` bytes and grows to at most `limit`.
     #[must_use]
     pub const fn new(start: usize, limit: usize) -> GrowingLog {
-        GrowingLog {
-            map: None,
-            start,
-            limit,
-        }
+        GrowingLog { map: None, start, limit }
     }
 
     /// The log's bytes: `&log.as_bytes()[failure.log_range()]`.
@@ -197,12 +192,7 @@ fn with_log(
         Ok(fd) => return Ok(fd),
         Err(errno) => errno,
     };
-    let mut failure = LoadFailure {
-        errno,
-        log_len: 0,
-        log_true_size: 0,
-        truncated: false,
-    };
+    let mut failure = LoadFailure { errno, log_len: 0, log_true_size: 0, truncated: false };
     for _ in 0..LOG_TRIES {
         let buffer = log.bytes();
         let len = buffer.len();
@@ -245,11 +235,7 @@ fn with_log(
 ///
 /// # Errors
 /// [`LoadFailure`].
-pub fn load_program(
-    spec: &ProgramSpec<'_>,
-    insns: &[u8],
-    log: &mut dyn LogBuffer,
-) -> Result<OwnedFd, LoadFailure> {
+pub fn load_program(spec: &ProgramSpec<'_>, insns: &[u8], log: &mut dyn LogBuffer) -> Result<OwnedFd, LoadFailure> {
     let version = KernelVersion::running();
     let mut block = bpf::ProgLoad {
         prog_type: spec.prog_type,
@@ -259,11 +245,7 @@ pub fn load_program(
         kern_version: spec.kern_version.unwrap_or(version.0),
         flags: spec.flags,
         // Kernels before 4.15 have no names.
-        name: if version >= KernelVersion::new(4, 15, 0) {
-            kernel_name(spec.name)
-        } else {
-            [0; 16]
-        },
+        name: if version >= KernelVersion::new(4, 15, 0) { kernel_name(spec.name) } else { [0; 16] },
         ifindex: spec.ifindex,
         btf_fd: spec.btf_fd,
         func_info: spec.func_info,
@@ -301,11 +283,7 @@ pub fn load_program(
 ///
 /// # Errors
 /// [`LoadFailure`].
-pub fn load_btf(
-    btf: &[u8],
-    log: &mut dyn LogBuffer,
-    memlock: Memlock,
-) -> Result<OwnedFd, LoadFailure> {
+pub fn load_btf(btf: &[u8], log: &mut dyn LogBuffer, memlock: Memlock) -> Result<OwnedFd, LoadFailure> {
     with_log(
         |log, true_size| loop {
             match bpf::btf_load(btf, log, 1, true_size) {
@@ -361,13 +339,8 @@ mod tests {
 
     #[test]
     fn case_31_eagain_is_retried_five_times() {
-        let (result, calls) = load(spec(), &mut &mut [][..], |call, _| {
-            if call <= 5 {
-                Err(Errno::EAGAIN)
-            } else {
-                Ok(some_fd())
-            }
-        });
+        let (result, calls) =
+            load(spec(), &mut &mut [][..], |call, _| if call <= 5 { Err(Errno::EAGAIN) } else { Ok(some_fd()) });
         assert_eq!((result, calls), (Ok(()), 6));
         let (result, calls) = load(spec(), &mut &mut [][..], |_, _| Err(Errno::EAGAIN));
         assert_eq!((result.unwrap_err().errno, calls), (Errno::EAGAIN, 6));
@@ -383,11 +356,7 @@ mod tests {
             }
             set_u32(block, TRUE_SIZE, 5000);
             write_to(block, LOG_BUF, b"R0 invalid\0");
-            Err(if size < 5000 {
-                Errno::ENOSPC
-            } else {
-                Errno::EACCES
-            })
+            Err(if size < 5000 { Errno::ENOSPC } else { Errno::EACCES })
         });
         let failure = result.unwrap_err();
         assert_eq!((failure.errno, calls), (Errno::EACCES, 3));
@@ -398,13 +367,8 @@ mod tests {
     #[test]
     fn case_30_enospc_for_ever_and_efault_for_ever_end() {
         let mut log = GrowingLog::new(256, 1 << 20);
-        let (result, calls) = load(spec(), &mut log, |call, _| {
-            Err(if call == 1 {
-                Errno::EACCES
-            } else {
-                Errno::ENOSPC
-            })
-        });
+        let (result, calls) =
+            load(spec(), &mut log, |call, _| Err(if call == 1 { Errno::EACCES } else { Errno::ENOSPC }));
         let failure = result.unwrap_err();
         assert_eq!(failure.errno, Errno::EACCES);
         assert!(failure.truncated);
@@ -432,23 +396,12 @@ mod tests {
 
     #[test]
     fn case_26_an_optional_attach_type_is_left_out() {
-        let xdp = ProgramSpec {
-            expected_attach_type: 37,
-            attach_type_optional: true,
-            ..spec()
-        };
+        let xdp = ProgramSpec { expected_attach_type: 37, attach_type_optional: true, ..spec() };
         let old = |_: usize, block: &mut [u8]| {
-            if u32_at(block, ATTACH_TYPE) != 0 {
-                Err(Errno::EINVAL)
-            } else {
-                Ok(some_fd())
-            }
+            if u32_at(block, ATTACH_TYPE) != 0 { Err(Errno::EINVAL) } else { Ok(some_fd()) }
         };
         assert_eq!(load(xdp, &mut &mut [][..], old), (Ok(()), 2));
-        let needed = ProgramSpec {
-            attach_type_optional: false,
-            ..xdp
-        };
+        let needed = ProgramSpec { attach_type_optional: false, ..xdp };
         let (result, calls) = load(needed, &mut &mut [][..], old);
         assert_eq!((result.unwrap_err().errno, calls), (Errno::EINVAL, 1));
     }
@@ -456,10 +409,7 @@ mod tests {
     #[test]
     fn eperm_on_this_kernel_is_final() {
         let (result, calls) = load(spec(), &mut &mut [][..], |_, _| Err(Errno::EPERM));
-        assert_eq!(
-            result.unwrap_err().to_string(),
-            "the kernel refuses it: operation not permitted (EPERM)"
-        );
+        assert_eq!(result.unwrap_err().to_string(), "the kernel refuses it: operation not permitted (EPERM)");
         assert_eq!(calls, 1);
     }
 

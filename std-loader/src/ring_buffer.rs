@@ -5,6 +5,7 @@
 //! ones are stepped over. There is one reader of a ring: two that consume from the same map take each other's records.
 
 use core::fmt;
+use core::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -47,15 +48,10 @@ impl fmt::Display for RingError {
             RingError::WrongMapType(found) => {
                 write!(f, "a map of type {found} is no ring of this kind")
             }
-            RingError::Corrupt => {
-                f.write_str("positions that no kernel writes: something else reads this ring")
-            }
+            RingError::Corrupt => f.write_str("positions that no kernel writes: something else reads this ring"),
             RingError::BadPageCount(pages) => write!(f, "{pages} pages are not a power of two"),
             RingError::TooManyCpus { wanted, room } => {
-                write!(
-                    f,
-                    "{wanted} CPUs are online, there is room for {room} rings"
-                )
+                write!(f, "{wanted} CPUs are online, there is room for {room} rings")
             }
         }
     }
@@ -65,18 +61,26 @@ impl core::error::Error for RingError {}
 
 /// For `map_err`: names the call that failed.
 pub(crate) fn call<E: Into<Errno>>(call: &'static str) -> impl Fn(E) -> RingError {
-    move |errno| RingError::Kernel {
-        call,
-        errno: errno.into(),
-    }
+    move |errno| RingError::Kernel { call, errno: errno.into() }
 }
 
-pub(crate) fn timespec(timeout: Duration) -> Timespec {
+fn timespec(timeout: Duration) -> Timespec {
     // Two years are as good as longer, and fit any kernel's time_t.
     let timeout = timeout.min(Duration::from_secs(1 << 26));
-    Timespec {
-        tv_sec: timeout.as_secs() as _,
-        tv_nsec: timeout.subsec_nanos() as _,
+    Timespec { tv_sec: timeout.as_secs() as _, tv_nsec: timeout.subsec_nanos() as _ }
+}
+
+/// Waits for the first events of an epoll instance, at most `timeout` (`None`: for ever); none where the time is over or
+/// a signal came.
+pub(crate) fn wait<'e>(
+    epoll: &OwnedFd,
+    events: &'e mut [MaybeUninit<epoll::Event>],
+    timeout: Option<Duration>,
+) -> Result<&'e mut [epoll::Event], RingError> {
+    match epoll::wait(epoll, events, timeout.map(timespec).as_ref()) {
+        Ok((ready, _)) => Ok(ready),
+        Err(rustix::io::Errno::INTR) => Ok(&mut []),
+        Err(errno) => Err(call("epoll_wait")(errno)),
     }
 }
 
@@ -166,11 +170,7 @@ impl RingBuffer {
     ///
     /// # Errors
     /// What poll(2) says; [`RingError::Corrupt`].
-    pub fn poll(
-        &mut self,
-        timeout: Option<Duration>,
-        mut each: impl FnMut(&[u8]),
-    ) -> Result<u32, RingError> {
+    pub fn poll(&mut self, timeout: Option<Duration>, mut each: impl FnMut(&[u8])) -> Result<u32, RingError> {
         let count = self.consume(&mut each)?;
         if count > 0 {
             return Ok(count);
@@ -229,31 +229,20 @@ impl<'r> RingSet<'r> {
     ///
     /// # Errors
     /// What epoll_wait(2) says; [`RingError::Corrupt`].
-    pub fn poll(
-        &mut self,
-        timeout: Option<Duration>,
-        mut each: impl FnMut(usize, &[u8]),
-    ) -> Result<u32, RingError> {
+    pub fn poll(&mut self, timeout: Option<Duration>, mut each: impl FnMut(usize, &[u8])) -> Result<u32, RingError> {
         let count = self.consume(&mut each)?;
         if count > 0 {
             return Ok(count);
         }
-        let timeout = timeout.map(timespec);
-        let mut events = [const { core::mem::MaybeUninit::uninit() }; 16];
-        match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) => Ok(0),
-            Err(errno) => Err(call("epoll_wait")(errno)),
-            Ok((ready, _)) => {
-                let mut count = 0;
-                for event in ready {
-                    let index = event.data.u64() as usize;
-                    if let Some(ring) = self.rings.get_mut(index) {
-                        count += ring.consume(|bytes| each(index, bytes))?;
-                    }
-                }
-                Ok(count)
+        let mut events = [const { MaybeUninit::uninit() }; 16];
+        let mut count = 0;
+        for event in wait(&self.epoll, &mut events, timeout)? {
+            let index = event.data.u64() as usize;
+            if let Some(ring) = self.rings.get_mut(index) {
+                count += ring.consume(|bytes| each(index, bytes))?;
             }
         }
+        Ok(count)
     }
 }
 
@@ -267,13 +256,7 @@ mod tests {
         let file = ring_file(
             4096,
             (1 << 32) - 24,
-            &[
-                (0, b"first"),
-                (DISCARDED, &[0; 100]),
-                (0, &[]),
-                (0, b"third"),
-                (BUSY, b"no"),
-            ],
+            &[(0, b"first"), (DISCARDED, &[0; 100]), (0, &[]), (0, b"third"), (BUSY, b"no")],
         );
         let mut ring = RingBuffer::from_parts(file.as_fd(), 4096).unwrap();
         assert_eq!(ring.next(<[u8]>::len).unwrap(), Some(5));

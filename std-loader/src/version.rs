@@ -64,11 +64,7 @@ fn find() -> KernelVersion {
     let mut buffer = [0; 256];
     let signature = files::read_file(c"/proc/version_signature", &mut buffer).ok();
     let uname = rustix::system::uname();
-    from_texts(
-        signature,
-        uname.version().to_bytes(),
-        uname.release().to_bytes(),
-    )
+    from_texts(signature, uname.version().to_bytes(), uname.release().to_bytes())
 }
 
 fn from_texts(signature: Option<&[u8]>, version: &[u8], release: &[u8]) -> KernelVersion {
@@ -78,15 +74,10 @@ fn from_texts(signature: Option<&[u8]>, version: &[u8], release: &[u8]) -> Kerne
     });
     let debian = || {
         let word = b"Debian ";
-        let at = version
-            .windows(word.len())
-            .position(|window| window == word)?;
+        let at = version.windows(word.len()).position(|window| window == word)?;
         numbers(&version[at + word.len()..])
     };
-    ubuntu
-        .or_else(debian)
-        .or_else(|| numbers(release))
-        .unwrap_or(KernelVersion(0))
+    ubuntu.or_else(debian).or_else(|| numbers(release)).unwrap_or(KernelVersion(0))
 }
 
 /// `6.1.176-armmp`, `7.2-rc1`, `4.19`: two numbers at least.
@@ -95,10 +86,7 @@ fn numbers(text: &[u8]) -> Option<KernelVersion> {
     let mut rest = text;
     for (i, number) in found.iter_mut().enumerate() {
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let Some(value) = core::str::from_utf8(&rest[..digits])
-            .ok()
-            .and_then(|digits| digits.parse().ok())
-        else {
+        let Some(value) = core::str::from_utf8(&rest[..digits]).ok().and_then(|digits| digits.parse().ok()) else {
             if i == 2 {
                 break;
             }
@@ -126,29 +114,15 @@ mod tests {
             (None, "#1 SMP", "6.18.44-fc-v669", "6.18.44"),
             (None, "#1 SMP", "7.2-rc1", "7.2.0"),
             (None, "#1 SMP", "4.9.337", "4.9.255"),
-            (
-                None,
-                "#1 SMP Debian 6.1.176-1 (2026-05-01)",
-                "6.1.0-50-armmp",
-                "6.1.176",
-            ),
-            (
-                Some("Ubuntu 4.15.0-55.60-generic 4.15.18\n"),
-                "#60-Ubuntu SMP",
-                "4.15.0-55-generic",
-                "4.15.18",
-            ),
+            (None, "#1 SMP Debian 6.1.176-1 (2026-05-01)", "6.1.0-50-armmp", "6.1.176"),
+            (Some("Ubuntu 4.15.0-55.60-generic 4.15.18\n"), "#60-Ubuntu SMP", "4.15.0-55-generic", "4.15.18"),
             (Some("something else\n"), "#1", "5.10.1-v8+", "5.10.1"),
             (None, "#1 SMP PREEMPT", "5.4.0_android-x", "5.4.0"),
             (None, "", "garbage", "0.0.0"),
             (None, "", "5", "0.0.0"),
             (None, "Debian ", "3.2.1", "3.2.1"),
         ] {
-            let found = from_texts(
-                signature.map(str::as_bytes),
-                version.as_bytes(),
-                release.as_bytes(),
-            );
+            let found = from_texts(signature.map(str::as_bytes), version.as_bytes(), release.as_bytes());
             assert_eq!(found.to_string(), want, "{release}");
         }
         assert!(KernelVersion::new(5, 11, 0) > KernelVersion::new(5, 10, 999));

@@ -674,8 +674,8 @@ fn pins_are_made_found_compared_and_removed() {
         pin::reuse_or_create(&path, &other, Memlock::Keep).unwrap_err(),
         PinError::Mismatch {
             property: Property::MaxEntries,
-            found: page_size() as u32,
-            wanted: 4 * page_size() as u32,
+            found: page_size() as u64,
+            wanted: 4 * page_size() as u64,
         }
     );
     assert_eq!(

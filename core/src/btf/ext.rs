@@ -407,10 +407,7 @@ impl ReloKind {
     /// Whether it is about a whole type.
     #[must_use]
     pub const fn is_type(self) -> bool {
-        matches!(
-            self,
-            Self::TypeIdLocal | Self::TypeIdTarget | Self::TypeExists | Self::TypeSize | Self::TypeMatches
-        )
+        matches!(self, Self::TypeIdLocal | Self::TypeIdTarget | Self::TypeExists | Self::TypeSize | Self::TypeMatches)
     }
 
     /// Whether it is about an enumerator.

@@ -208,13 +208,9 @@ impl<'a> Types<'a> {
         for _ in 0..MAX_CHAIN {
             let ty = self.get(at)?;
             let size = match ty.kind() {
-                Kind::Int
-                | Kind::Struct
-                | Kind::Union
-                | Kind::Enum
-                | Kind::Enum64
-                | Kind::Datasec
-                | Kind::Float => ty.byte_size(),
+                Kind::Int | Kind::Struct | Kind::Union | Kind::Enum | Kind::Enum64 | Kind::Datasec | Kind::Float => {
+                    ty.byte_size()
+                }
                 Kind::Ptr => u32::from(self.pointer_size()),
                 Kind::Typedef
                 | Kind::Volatile

@@ -77,14 +77,7 @@ impl Query {
     ///
     /// Gives `None` for a name that lies outside `names`, is empty, or takes more than 65,535 bytes.
     #[must_use]
-    pub fn new(
-        names: &[u8],
-        name_at: usize,
-        name_len: usize,
-        kind: Kind,
-        prefix: Prefix,
-        owner: u32,
-    ) -> Option<Self> {
+    pub fn new(names: &[u8], name_at: usize, name_len: usize, kind: Kind, prefix: Prefix, owner: u32) -> Option<Self> {
         let name = names.get(name_at..name_at.checked_add(name_len)?)?;
         if name.is_empty() {
             return None;
@@ -277,7 +270,11 @@ impl<'q> Questions<'q> {
         let (offsets, answers) = kept.split_at_mut_checked(index_len).unwrap_or_default();
         let candidates: &'a mut [Candidate] = <[Candidate]>::mut_from_bytes(answers.as_mut_bytes()).unwrap_or_default();
         candidates.sort_unstable_by_key(|candidate| (candidate.owner, candidate.id));
-        Ok(Answers { types: Types::from_parts(btf, offsets, stride, count, pointer_size, base), candidates, visited: count })
+        Ok(Answers {
+            types: Types::from_parts(btf, offsets, stride, count, pointer_size, base),
+            candidates,
+            visited: count,
+        })
     }
 }
 
@@ -381,7 +378,8 @@ impl<'a> Pass<'_, '_, 'a> {
                         self.test(name_off, id, number)?;
                     }
                 }
-                let len = usize::from(step.fixed).wrapping_add(usize::from(step.each).wrapping_mul(info.vlen() as usize));
+                let len =
+                    usize::from(step.fixed).wrapping_add(usize::from(step.each).wrapping_mul(info.vlen() as usize));
                 let Some(next) = rest.get(len..) else { break 'types };
                 rest = next;
                 count = count.wrapping_add(1);
@@ -403,8 +401,7 @@ impl<'a> Pass<'_, '_, 'a> {
         for (number, step) in (0u8..).zip(&mut steps) {
             let Some(shape) = self.btf.shape(number) else { continue };
             let is_asked = number < 32 && self.questions.kinds & (1 << number) != 0;
-            let seeks_long =
-                number == Kind::Int.number() && self.base.is_none() && self.pointer_size.is_none();
+            let seeks_long = number == Kind::Int.number() && self.base.is_none() && self.pointer_size.is_none();
             *step = Step {
                 fixed: (FIXED as u16).wrapping_add(u16::from(shape.once)),
                 each: shape.each,
@@ -454,8 +451,7 @@ impl<'a> Pass<'_, '_, 'a> {
 
     /// Takes the size of the long integer type for that of a pointer; whether this was it.
     fn note_long(&mut self, name_off: u32, byte_size: u32) -> bool {
-        let is_long = matches!(byte_size, 4 | 8)
-            && self.name(name_off).is_some_and(|name| LONG_NAMES.contains(&name));
+        let is_long = matches!(byte_size, 4 | 8) && self.name(name_off).is_some_and(|name| LONG_NAMES.contains(&name));
         if is_long {
             self.pointer_size = Some(byte_size as u8);
         }

@@ -79,10 +79,7 @@ impl fmt::Display for RebaseError {
             Self::Anonymous { id } => write!(f, "distilled base type [{id}] has no name"),
             Self::NoMatch { id, differs: false } => write!(f, "base has no type like distilled base type [{id}]"),
             Self::NoMatch { id, differs: true } => {
-                write!(
-                    f,
-                    "base has types of the name of distilled base type [{id}], but none of its size or encoding"
-                )
+                write!(f, "base has types of the name of distilled base type [{id}], but none of its size or encoding")
             }
             Self::Ambiguous { id, first } => {
                 write!(f, "base has several types like distilled base type [{id}], the first is [{first}]")
@@ -178,9 +175,7 @@ pub fn rebase<'a>(
 
 fn check_distilled(ty: &Type<'_>) -> Result<(), RebaseError> {
     match ty.kind() {
-        Kind::Int | Kind::Float | Kind::Enum | Kind::Struct | Kind::Union | Kind::Fwd if ty.name_off() != 0 => {
-            Ok(())
-        }
+        Kind::Int | Kind::Float | Kind::Enum | Kind::Struct | Kind::Union | Kind::Fwd if ty.name_off() != 0 => Ok(()),
         Kind::Int | Kind::Float | Kind::Enum | Kind::Struct | Kind::Union | Kind::Fwd => {
             Err(RebaseError::Anonymous { id: ty.id() })
         }

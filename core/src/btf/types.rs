@@ -100,7 +100,7 @@ impl<'btf> Type<'btf> {
         ((self.int_word() >> 24) & 0x0f) as u8
     }
 
-    /// The bit offset of an old bitfield-style integer; 0 for any other.
+    /// The bit offset of an old bitfield-style integer; 0 for any other integer.
     #[must_use]
     pub fn int_bit_offset(&self) -> u8 {
         ((self.int_word() >> 16) & 0xff) as u8

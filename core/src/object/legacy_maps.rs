@@ -10,7 +10,7 @@ use super::Object;
 use crate::arena::Growing;
 
 /// Bytes of the five words that every definition has.
-const MIN_DEFINITION: u64 = 20;
+const MIN_DEFINITION: usize = 20;
 /// Where aya's definitions have the word that says how to pin.
 const PINNING_AT: usize = 24;
 
@@ -26,15 +26,18 @@ pub(super) fn read(
     maps: &mut Growing<'_, '_, Map>,
 ) -> Result<(), ObjectError> {
     let bad = ObjectError::BadLegacyMaps { section: section.index };
-    let mut count = 0u64;
+    let mut count = 0usize;
     for symbol in object.elf().symbols() {
         let symbol = symbol?;
         if symbol.section == Some(section.index) && !symbol.is_section() && !symbol.is_named(b"") {
             count += 1;
         }
     }
-    let Some(definition_size) = section.size().checked_div(count) else { return Ok(()) };
-    if definition_size < MIN_DEFINITION || !section.size().is_multiple_of(count) {
+    // In the size of a pointer: a division of 64 bits is a library routine on small processors. What is no such size is
+    // refused below, for its bytes are not there.
+    let size = usize::try_from(section.size()).unwrap_or(usize::MAX);
+    let Some(definition_size) = size.checked_div(count) else { return Ok(()) };
+    if definition_size < MIN_DEFINITION || !size.is_multiple_of(count) {
         return Err(bad);
     }
     for symbol in object.elf().symbols() {
@@ -44,7 +47,7 @@ pub(super) fn read(
         }
         let find = || {
             let at = usize::try_from(symbol.value).ok()?;
-            section.data.slice(at, usize::try_from(definition_size).ok()?)
+            section.data.slice(at, definition_size)
         };
         let definition = find().ok_or(bad)?;
         let word = |number: usize| definition.u32(number * 4).unwrap_or(0);

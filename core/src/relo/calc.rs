@@ -87,10 +87,9 @@ pub(super) fn value<'btf>(
     endian: Endian,
 ) -> Result<Value<'btf>, CalcError> {
     match kind {
-        ReloKind::FieldExists
-        | ReloKind::TypeExists
-        | ReloKind::TypeMatches
-        | ReloKind::EnumvalExists => Ok(Value::plain(1, true)),
+        ReloKind::FieldExists | ReloKind::TypeExists | ReloKind::TypeMatches | ReloKind::EnumvalExists => {
+            Ok(Value::plain(1, true))
+        }
         // The compiler may have renumbered types since; its immediate is not looked at.
         ReloKind::TypeIdLocal | ReloKind::TypeIdTarget => Ok(Value::plain(u64::from(end.root.0), false)),
         ReloKind::TypeSize => Ok(Value::plain(u64::from(types.byte_size(end.root)?), true)),
@@ -115,16 +114,9 @@ fn element<'btf>(types: &Types<'btf>, kind: ReloKind, end: &End<'btf>) -> Result
     }
 }
 
-fn field<'btf>(
-    types: &Types<'btf>,
-    kind: ReloKind,
-    end: &End<'btf>,
-    endian: Endian,
-) -> Result<Value<'btf>, CalcError> {
+fn field<'btf>(types: &Types<'btf>, kind: ReloKind, end: &End<'btf>, endian: Endian) -> Result<Value<'btf>, CalcError> {
     let holder = types.get(end.last.type_id)?;
-    let member = holder
-        .member(end.last.index)
-        .ok_or(CalcError::Btf(BtfError::NoSuchType { id: end.last.type_id }))?;
+    let member = holder.member(end.last.index).ok_or(CalcError::Btf(BtfError::NoSuchType { id: end.last.type_id }))?;
     let ty = types.skip_modifiers(member.type_id)?;
     let bit_offset = end.bit_offset;
     let is_bitfield = member.bitfield_size > 0;

@@ -72,11 +72,7 @@ impl<'l, 't> Pair<'l, 't> {
 ///
 /// # Errors
 /// [`CompareError`] where a type cannot be read, or arrays nest too deep.
-pub fn fields_are_compat(
-    pair: &mut Pair<'_, '_>,
-    local_id: TypeId,
-    target_id: TypeId,
-) -> Result<bool, CompareError> {
+pub fn fields_are_compat(pair: &mut Pair<'_, '_>, local_id: TypeId, target_id: TypeId) -> Result<bool, CompareError> {
     let (mut local_id, mut target_id) = (local_id, target_id);
     for _ in 0..MAX_CHAIN {
         pair.spend()?;

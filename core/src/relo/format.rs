@@ -166,7 +166,8 @@ mod tests {
     use crate::btf::ext::ReloKind;
     use crate::btf::{Btf, Info};
 
-    const STRINGS: &[u8] = b"\0s\0f\0inner\0arr\0e\0ONE\0foo\00:0\00:2:3\02:0\00:1:0:0\01\09\00:\00:5\0";
+    const STRINGS: &[u8] =
+        b"\x00s\x00f\x00inner\x00arr\x00e\x00ONE\x00foo\x000:0\x000:2:3\x002:0\x000:1:0:0\x001\x009\x000:\x000:5\x00";
 
     fn at(text: &str) -> u32 {
         let wanted = std::format!("\0{text}\0");

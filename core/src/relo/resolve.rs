@@ -464,8 +464,7 @@ pub(crate) fn choose(
     let judge = Judge { local, target, btf: VMLINUX, endian };
     let most = candidates.clone().map(|candidate| judge.count(run, candidate)).max().unwrap_or(0);
     for candidate in candidates {
-        let is_chosen =
-            if most > 0 { judge.count(run, candidate) == most } else { judge.is_at_fault(run, candidate) };
+        let is_chosen = if most > 0 { judge.count(run, candidate) == most } else { judge.is_at_fault(run, candidate) };
         if is_chosen {
             each(candidate)?;
         }

@@ -114,10 +114,7 @@ pub(super) fn element_bits(byte_size: u32, index: u32) -> Option<u32> {
 
 /// Whether an array of no elements that `holder` leads to is flexible: the last member of its struct (libbpf:
 /// `is_flex_arr`).
-pub(super) fn is_flexible(
-    types: &Types<'_>,
-    holder: Option<&Accessor<'_>>,
-) -> Result<bool, crate::btf::BtfError> {
+pub(super) fn is_flexible(types: &Types<'_>, holder: Option<&Accessor<'_>>) -> Result<bool, crate::btf::BtfError> {
     let Some(Accessor { type_id, index, name: Some(_) }) = holder else { return Ok(false) };
     Ok(types.get(*type_id)?.vlen().checked_sub(1) == Some(*index))
 }
@@ -195,9 +192,18 @@ mod tests {
 
     #[test]
     fn malformed_strings_are_refused_where_they_go_wrong() {
-        for (access, at) in
-            [("", 0), ("-1", 0), ("0:-1", 2), ("0:4294967296", 11), ("0:2147483648", 11), ("0::1", 2), ("0:1:", 4), (":0", 0), ("0 ", 1), ("0x1", 1)]
-        {
+        for (access, at) in [
+            ("", 0),
+            ("-1", 0),
+            ("0:-1", 2),
+            ("0:4294967296", 11),
+            ("0:2147483648", 11),
+            ("0::1", 2),
+            ("0:1:", 4),
+            (":0", 0),
+            ("0 ", 1),
+            ("0x1", 1),
+        ] {
             assert_eq!(steps(access), Err(SpecError::BadAccessString { at }), "{access:?}");
         }
     }

@@ -85,8 +85,8 @@ fn match_field<'t>(
             None if number == 0 => path.push_element(pair, target, local.index)?,
             None => {
                 let Some(array) = target.array() else { return Ok(None) };
-                let is_inside = local.index < array.len
-                    || (array.len == 0 && is_flexible(pair.target, Some(&path.last))?);
+                let is_inside =
+                    local.index < array.len || (array.len == 0 && is_flexible(pair.target, Some(&path.last))?);
                 if !is_inside {
                     return Ok(None);
                 }
@@ -131,8 +131,7 @@ fn match_member<'t>(
         if !is_anonymous && !pair.target.string_is(member.name_off, wanted.name) {
             continue;
         }
-        path.bit_offset =
-            start.bit_offset.checked_add(member.bit_offset).ok_or(CompareError::OffsetOverflow)?;
+        path.bit_offset = start.bit_offset.checked_add(member.bit_offset).ok_or(CompareError::OffsetOverflow)?;
         path.raw_steps = start.raw_steps + 1;
         if is_anonymous {
             let inner = pair.target.skip_modifiers(member.type_id)?;
@@ -153,12 +152,7 @@ fn match_member<'t>(
 }
 
 impl<'t> TargetPath<'t> {
-    fn push_element(
-        &mut self,
-        pair: &Pair<'_, 't>,
-        element: Type<'t>,
-        index: u32,
-    ) -> Result<TypeId, CompareError> {
+    fn push_element(&mut self, pair: &Pair<'_, 't>, element: Type<'t>, index: u32) -> Result<TypeId, CompareError> {
         if self.raw_steps >= MAX_ACCESS_STEPS {
             return Err(CompareError::TooManySteps);
         }
@@ -172,7 +166,7 @@ impl<'t> TargetPath<'t> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::string::String;
     use std::vec::Vec;
 
@@ -193,7 +187,13 @@ mod tests {
     }
 
     /// Matches an access of the root type 2 of `local` with type `target_id` of `target`; and the pairs counted.
-    fn run(local: &[u8], target: &[u8], access_str_off: u32, kind: ReloKind, target_id: u32) -> (Result<bool, CompareError>, u32) {
+    fn run(
+        local: &[u8],
+        target: &[u8],
+        access_str_off: u32,
+        kind: ReloKind,
+        target_id: u32,
+    ) -> (Result<bool, CompareError>, u32) {
         let mut buffer = std::vec![0u8; 1 << 16];
         let mut arena = Arena::new(&mut buffer);
         let local = Types::index(Btf::parse(local).unwrap(), 8, None, &mut arena, Part::LocalIndex).unwrap();
@@ -205,9 +205,9 @@ mod tests {
         (matched.map(|path| path.is_some()), MAX_COMPARISONS - pair.left)
     }
 
-    const LOCAL_STRINGS: &[u8] = b"\0s\0last\00:0\00\0";
+    const LOCAL_STRINGS: &[u8] = b"\x00s\x00last\x000:0\x000\x00";
 
-    fn local_struct() -> Vec<u8> {
+    pub(in crate::relo) fn local_struct() -> Vec<u8> {
         let int = Info::new(Kind::Int, 0, false).0;
         blob(&[1, int, 4, 0x20, 1, Info::new(Kind::Struct, 1, false).0, 4, 3, 1, 0], LOCAL_STRINGS)
     }

@@ -24,7 +24,8 @@ pub enum Trial<'l> {
     Fault(TargetFault),
 }
 
-/// Tries `relo` on the target type `candidate` alone; `None` where the local side is at fault.
+/// Tries `relo` on the target type `candidate` alone; `None` where the local side is at fault or the kind of relocation
+/// is not known.
 #[must_use]
 pub fn try_candidate<'l>(
     local: &Types<'l>,
@@ -33,6 +34,9 @@ pub fn try_candidate<'l>(
     candidate: TypeId,
     endian: Endian,
 ) -> Option<Trial<'l>> {
+    if matches!(relo.kind, ReloKind::Unknown(_)) {
+        return None;
+    }
     let spec = AccessSpec::parse(local, relo).ok()?;
     let mut pair = Pair::new(local, target);
     Some(match spec_match(&mut pair, &spec, candidate) {
@@ -69,4 +73,26 @@ fn failing_step<'l>(
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::{Arena, Part};
+    use crate::btf::Btf;
+    use crate::relo::spec_match::tests::local_struct;
+
+    #[test]
+    fn a_kind_that_is_not_known_has_no_value() {
+        let blob = local_struct();
+        let mut buffer = [0u8; 256];
+        let mut arena = Arena::new(&mut buffer);
+        let types = Types::index(Btf::parse(&blob).unwrap(), 8, None, &mut arena, Part::LocalIndex).unwrap();
+        let try_kind = |kind| {
+            let relo = CoreRelo { insn_off: 0, type_id: TypeId(2), access_str_off: 8, kind };
+            try_candidate(&types, &types, &relo, TypeId(2), Endian::Little)
+        };
+        assert_eq!(try_kind(ReloKind::FieldByteSize), Some(Trial::Value(4)));
+        assert_eq!(try_kind(ReloKind::Unknown(99)), None);
+    }
 }

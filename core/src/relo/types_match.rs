@@ -55,8 +55,7 @@ fn matches(
             }
             _ if !same_kind => return Ok(false),
             Kind::Int => {
-                return Ok(local.byte_size() == target.byte_size()
-                    && local.is_signed_int() == target.is_signed_int());
+                return Ok(local.byte_size() == target.byte_size() && local.is_signed_int() == target.is_signed_int());
             }
             Kind::Ptr => {
                 behind_pointer = true;

@@ -511,15 +511,14 @@ impl<'n> Job<'n> {
             let [name_off, info, size] = self.fixed(reader, offset, id, ahead)?;
             let kind = Info(info).kind_number();
             let seeks_long = !has_long && kind == int && matches!(size, 4 | 8);
-            if name_off != 0 && (seeks_long || kinds & (1 << kind) != 0) {
-                if let Some(name) = known.get(name_off) {
-                    let is_long = seeks_long && LONG_NAMES.contains(&name);
-                    has_long |= is_long;
-                    let answers = self.is_asked(name, kind);
-                    if is_long || answers {
-                        let value = if answers { PENDING | CANDIDATE } else { PENDING };
-                        found.insert(Pair { key: id, value })?;
-                    }
+            let is_of_use = name_off != 0 && (seeks_long || kinds & (1 << kind) != 0);
+            if let Some(name) = is_of_use.then(|| known.get(name_off)).flatten() {
+                let is_long = seeks_long && LONG_NAMES.contains(&name);
+                has_long |= is_long;
+                let answers = self.is_asked(name, kind);
+                if is_long || answers {
+                    let value = if answers { PENDING | CANDIDATE } else { PENDING };
+                    found.insert(Pair { key: id, value })?;
                 }
             }
             offset = self.next_offset(info, offset, id)?;

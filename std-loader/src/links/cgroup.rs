@@ -21,10 +21,7 @@ const TMPFS: u64 = 0x0102_1994;
 /// # Errors
 /// [`LinkError::CgroupV1`], [`LinkError::NotCgroup`], [`LinkError::File`].
 pub fn open(path: &Path) -> Result<OwnedFd, LinkError> {
-    let error = |errno| LinkError::File {
-        file: "the cgroup's directory",
-        errno,
-    };
+    let error = |errno| LinkError::File { file: "the cgroup's directory", errno };
     let in_cgroup = path.starts_with("/sys/fs/cgroup");
     let path = CPath::new(path).map_err(error)?;
     let fd = files::open(path.as_c_str(), OFlags::RDONLY | OFlags::DIRECTORY).map_err(error)?;
@@ -43,26 +40,17 @@ pub fn open(path: &Path) -> Result<OwnedFd, LinkError> {
 ///
 /// # Errors
 /// [`LinkError`].
-pub fn attach(
-    program: BorrowedFd<'_>,
-    path: &Path,
-    attach_type: u32,
-    order: Order<'_>,
-) -> Result<Link, LinkError> {
+pub fn attach(program: BorrowedFd<'_>, path: &Path, attach_type: u32, order: Order<'_>) -> Result<Link, LinkError> {
     /// BPF_F_ALLOW_MULTI.
     const ALLOW_MULTI: u32 = 1 << 1;
     let cgroup = open(path)?;
     let (flags, relative) = order.parts();
     let target = bpf::target_fd(cgroup.as_fd());
-    let how = bpf::LinkTarget::Ordered {
-        relative,
-        expected_revision: 0,
-    };
+    let how = bpf::LinkTarget::Ordered { relative, expected_revision: 0 };
     match bpf::link_create(program, target, attach_type, flags, &how) {
         Ok(fd) => Ok(Link::from_fd(fd)),
         Err(Errno::EINVAL) if flags == 0 => {
-            bpf::prog_attach(cgroup.as_fd(), program, attach_type, ALLOW_MULTI)
-                .map_err(call("BPF_PROG_ATTACH"))?;
+            bpf::prog_attach(cgroup.as_fd(), program, attach_type, ALLOW_MULTI).map_err(call("BPF_PROG_ATTACH"))?;
             let program = match rustix::io::fcntl_dupfd_cloexec(program, 0) {
                 Ok(copy) => copy,
                 Err(errno) => {
@@ -70,11 +58,7 @@ pub fn attach(
                     return Err(call("dup")(errno.into()));
                 }
             };
-            Ok(Link::new(Kind::Attached {
-                target: cgroup,
-                program,
-                attach_type,
-            }))
+            Ok(Link::new(Kind::Attached { target: cgroup, program, attach_type }))
         }
         Err(errno) => Err(call("BPF_LINK_CREATE")(errno)),
     }

@@ -28,13 +28,7 @@ pub fn attach_map(program: BorrowedFd<'_>, map: BorrowedFd<'_>) -> Result<Link, 
 /// # Errors
 /// [`LinkError::Kernel`].
 pub fn attach_with(program: BorrowedFd<'_>, info: &[u8]) -> Result<Link, LinkError> {
-    create(
-        program,
-        0,
-        attach_type::TRACE_ITER,
-        0,
-        &bpf::LinkTarget::Iter(info),
-    )
+    create(program, 0, attach_type::TRACE_ITER, 0, &bpf::LinkTarget::Iter(info))
 }
 
 /// One walk of an iterator.
@@ -53,13 +47,8 @@ impl Reader {
     /// # Errors
     /// [`LinkError::Kernel`].
     pub fn new(link: &Link) -> Result<Reader, LinkError> {
-        let link = link
-            .fd()
-            .ok_or(Errno::EBADF)
-            .map_err(call("BPF_ITER_CREATE"))?;
-        bpf::iter_create(link)
-            .map(Reader)
-            .map_err(call("BPF_ITER_CREATE"))
+        let link = link.fd().ok_or(Errno::EBADF).map_err(call("BPF_ITER_CREATE"))?;
+        bpf::iter_create(link).map(Reader).map_err(call("BPF_ITER_CREATE"))
     }
 
     /// Reads until the buffer is full or the walk is over; 0 at the end. A kernel that says EAGAIN ("no object shown yet, go

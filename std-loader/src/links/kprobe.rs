@@ -25,31 +25,18 @@ pub struct Kprobe<'a> {
 /// # Errors
 /// [`LinkError`]: ENOENT, EINVAL or EADDRNOTAVAIL where the function is not there or not to be probed.
 pub fn attach(program: BorrowedFd<'_>, kprobe: Kprobe<'_>) -> Result<Link, LinkError> {
-    let Kprobe {
-        function,
-        offset,
-        returns,
-        cookie,
-    } = kprobe;
+    let Kprobe { function, offset, returns, cookie } = kprobe;
     if let Some(pmu) = probe::pmu_type("kprobe")? {
         let name = CPath::from_bytes(function.as_bytes()).map_err(|_| LinkError::BadName)?;
-        let config = if returns {
-            probe::return_bit("kprobe")?
-        } else {
-            0
-        };
-        let event = perf::probe(pmu, config, Some(name.as_c_str()), offset, Scope::cpu(0))
-            .map_err(call("perf_event_open"))?;
+        let config = if returns { probe::return_bit("kprobe")? } else { 0 };
+        let event =
+            perf::probe(pmu, config, Some(name.as_c_str()), offset, Scope::cpu(0)).map_err(call("perf_event_open"))?;
         return perf_event::attach_to(event, program, cookie, None);
     }
     if function.contains(char::is_whitespace) {
         return Err(LinkError::BadName);
     }
-    let probe = tracefs::Probe::new(
-        tracefs::File::Kprobes,
-        returns,
-        format_args!("{function}+{offset}"),
-    )?;
+    let probe = tracefs::Probe::new(tracefs::File::Kprobes, returns, format_args!("{function}+{offset}"))?;
     tracefs::attach_event(probe.id()?, program, cookie, Scope::cpu(0), Some(probe))
 }
 
@@ -67,15 +54,7 @@ pub fn attach_multi(
 ) -> Result<Link, LinkError> {
     /// BPF_F_KPROBE_MULTI_RETURN.
     const RETURN: u32 = 1;
-    let attach_type = if session {
-        attach_type::TRACE_KPROBE_SESSION
-    } else {
-        attach_type::TRACE_KPROBE_MULTI
-    };
-    let how = bpf::LinkTarget::KprobeMulti {
-        functions,
-        cookies,
-        flags: if returns { RETURN } else { 0 },
-    };
+    let attach_type = if session { attach_type::TRACE_KPROBE_SESSION } else { attach_type::TRACE_KPROBE_MULTI };
+    let how = bpf::LinkTarget::KprobeMulti { functions, cookies, flags: if returns { RETURN } else { 0 } };
     create(program, 0, attach_type, 0, &how)
 }

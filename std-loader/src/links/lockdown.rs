@@ -40,14 +40,8 @@ mod tests {
     #[test]
     fn modes() {
         assert_eq!(parse(b"[none] integrity confidentiality\n"), Mode::None);
-        assert_eq!(
-            parse(b"none [integrity] confidentiality\n"),
-            Mode::Integrity
-        );
-        assert_eq!(
-            parse(b"none integrity [confidentiality]\n"),
-            Mode::Confidentiality
-        );
+        assert_eq!(parse(b"none [integrity] confidentiality\n"), Mode::Integrity);
+        assert_eq!(parse(b"none integrity [confidentiality]\n"), Mode::Confidentiality);
         assert_eq!(parse(b""), Mode::None);
     }
 }

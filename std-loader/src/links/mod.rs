@@ -107,23 +107,22 @@ impl fmt::Display for LinkError {
         match self {
             LinkError::Kernel { call, errno } => write!(f, "{call}: {errno}"),
             LinkError::File { file, errno } => write!(f, "{file}: {errno}"),
-            LinkError::NoTracefs => f.write_str(
-                "tracefs is not there: mount -t tracefs tracefs /sys/kernel/tracing (as root)",
-            ),
+            LinkError::NoTracefs => {
+                f.write_str("tracefs is not there: mount -t tracefs tracefs /sys/kernel/tracing (as root)")
+            }
             LinkError::NoTracepoint => f.write_str("this kernel has no such tracepoint"),
-            LinkError::NoProbes => f.write_str(
-                "this kernel has no such probes: neither their PMU nor their tracefs file is there",
-            ),
-            LinkError::CgroupV1 => f.write_str(
-                "a cgroup v1 directory, which BPF does not attach to: take one of the cgroup2 mount",
-            ),
+            LinkError::NoProbes => {
+                f.write_str("this kernel has no such probes: neither their PMU nor their tracefs file is there")
+            }
+            LinkError::CgroupV1 => {
+                f.write_str("a cgroup v1 directory, which BPF does not attach to: take one of the cgroup2 mount")
+            }
             LinkError::NotCgroup => f.write_str("not a cgroup directory"),
             LinkError::NoInterface => f.write_str("no such network interface"),
             LinkError::BadName => f.write_str("a name that tracefs cannot take"),
-            LinkError::Lockdown { call, errno } => write!(
-                f,
-                "{call}: {errno}: kernel lockdown is in confidentiality mode, which forbids it"
-            ),
+            LinkError::Lockdown { call, errno } => {
+                write!(f, "{call}: {errno}: kernel lockdown is in confidentiality mode, which forbids it")
+            }
         }
     }
 }
@@ -162,20 +161,14 @@ enum Kind {
         probe: Option<tracefs::Probe>,
     },
     /// BPF_PROG_ATTACH.
-    Attached {
-        target: OwnedFd,
-        program: OwnedFd,
-        attach_type: u32,
-    },
+    Attached { target: OwnedFd, program: OwnedFd, attach_type: u32 },
     /// A struct_ops map of kernels without struct_ops links.
     StructOps(OwnedFd),
 }
 
 impl Link {
     pub(crate) fn from_fd(fd: OwnedFd) -> Link {
-        Link {
-            kind: Kind::Bpf(fd),
-        }
+        Link { kind: Kind::Bpf(fd) }
     }
 
     fn new(kind: Kind) -> Link {
@@ -197,10 +190,7 @@ impl Link {
     /// # Errors
     /// EOPNOTSUPP where this is no bpf_link; EINVAL where its kind cannot.
     pub fn update(&self, new: BorrowedFd<'_>) -> Result<(), LinkError> {
-        let link = self.fd().ok_or(LinkError::Kernel {
-            call: "BPF_LINK_UPDATE",
-            errno: Errno::EOPNOTSUPP,
-        })?;
+        let link = self.fd().ok_or(LinkError::Kernel { call: "BPF_LINK_UPDATE", errno: Errno::EOPNOTSUPP })?;
         bpf::link_update(link, new, None).map_err(call("BPF_LINK_UPDATE"))
     }
 
@@ -215,9 +205,7 @@ impl Link {
                 Ok(()) | Err(Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(()),
                 Err(errno) => Err(call("BPF_LINK_DETACH")(errno)),
             },
-            Kind::Perf { event, .. } => {
-                perf::disable(event.as_fd()).map_err(call("PERF_EVENT_IOC_DISABLE"))
-            }
+            Kind::Perf { event, .. } => perf::disable(event.as_fd()).map_err(call("PERF_EVENT_IOC_DISABLE")),
             // Dropping does these.
             Kind::Attached { .. } | Kind::StructOps(_) => Ok(()),
         }
@@ -231,11 +219,7 @@ impl Drop for Kind {
             // The link goes before the event, the event before its probe: a probe in use cannot be removed. The event is
             // not disabled here, for a pinned link keeps it working.
             Kind::Perf { .. } => {}
-            Kind::Attached {
-                target,
-                program,
-                attach_type,
-            } => {
+            Kind::Attached { target, program, attach_type } => {
                 // Nobody to tell; `target` may be gone.
                 let _ = bpf::prog_detach(target.as_fd(), program.as_fd(), *attach_type);
             }
@@ -252,9 +236,7 @@ fn create(
     flags: u32,
     how: &bpf::LinkTarget<'_>,
 ) -> Result<Link, LinkError> {
-    bpf::link_create(object, target, attach_type, flags, how)
-        .map(Link::from_fd)
-        .map_err(call("BPF_LINK_CREATE"))
+    bpf::link_create(object, target, attach_type, flags, how).map(Link::from_fd).map_err(call("BPF_LINK_CREATE"))
 }
 
 /// The index of a network interface, for [`xdp`] and [`tcx`].
@@ -263,13 +245,8 @@ fn create(
 /// [`LinkError::NoInterface`].
 pub fn interface_index(name: &str) -> Result<u32, LinkError> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-    let socket = socket_with(
-        AddressFamily::UNIX,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(|errno| call("socket")(errno.into()))?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| call("socket")(errno.into()))?;
     rustix::net::netdevice::name_to_index(socket, name).map_err(|_| LinkError::NoInterface)
 }
 

@@ -19,8 +19,7 @@ pub fn attach(
     scope: Scope,
     cookie: u64,
 ) -> Result<Link, LinkError> {
-    let event =
-        perf::counter(event_type, config, sampling, scope).map_err(call("perf_event_open"))?;
+    let event = perf::counter(event_type, config, sampling, scope).map_err(call("perf_event_open"))?;
     attach_to(event, program, cookie, None)
 }
 

@@ -8,28 +8,20 @@ use crate::sys::Errno;
 
 /// The type number of the "kprobe" or "uprobe" PMU (Linux 4.17), if the kernel has it.
 pub(super) fn pmu_type(pmu: &str) -> Result<Option<u32>, LinkError> {
-    let path = CPath::format(format_args!("/sys/bus/event_source/devices/{pmu}/type"))
-        .map_err(|_| LinkError::BadName)?;
+    let path =
+        CPath::format(format_args!("/sys/bus/event_source/devices/{pmu}/type")).map_err(|_| LinkError::BadName)?;
     match files::read_number(path.as_c_str()) {
         Ok(number) => Ok(u32::try_from(number).ok()),
         Err(Errno::ENOENT) => Ok(None),
-        Err(errno) => Err(LinkError::File {
-            file: "the PMU's type in sysfs",
-            errno,
-        }),
+        Err(errno) => Err(LinkError::File { file: "the PMU's type in sysfs", errno }),
     }
 }
 
 /// The bit of `config` that makes the probe one of returns: `config:0` in sysfs.
 pub(super) fn return_bit(pmu: &str) -> Result<u64, LinkError> {
-    let path = CPath::format(format_args!(
-        "/sys/bus/event_source/devices/{pmu}/format/retprobe"
-    ))
-    .map_err(|_| LinkError::BadName)?;
-    read_bit(path.as_c_str()).map_err(|errno| LinkError::File {
-        file: "the PMU's retprobe format in sysfs",
-        errno,
-    })
+    let path = CPath::format(format_args!("/sys/bus/event_source/devices/{pmu}/format/retprobe"))
+        .map_err(|_| LinkError::BadName)?;
+    read_bit(path.as_c_str()).map_err(|errno| LinkError::File { file: "the PMU's retprobe format in sysfs", errno })
 }
 
 fn read_bit(path: &CStr) -> Result<u64, Errno> {

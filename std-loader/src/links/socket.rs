@@ -9,22 +9,11 @@ use crate::sys::bpf;
 ///
 /// # Errors
 /// [`LinkError::Kernel`].
-pub fn attach_sockmap(
-    program: BorrowedFd<'_>,
-    map: BorrowedFd<'_>,
-    attach_type: u32,
-) -> Result<Link, LinkError> {
-    let dup = |fd: BorrowedFd<'_>| {
-        rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(|errno| call("dup")(errno.into()))
-    };
+pub fn attach_sockmap(program: BorrowedFd<'_>, map: BorrowedFd<'_>, attach_type: u32) -> Result<Link, LinkError> {
+    let dup = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(|errno| call("dup")(errno.into()));
     let (target, program) = (dup(map)?, dup(program)?);
-    bpf::prog_attach(target.as_fd(), program.as_fd(), attach_type, 0)
-        .map_err(call("BPF_PROG_ATTACH"))?;
-    Ok(Link::new(Kind::Attached {
-        target,
-        program,
-        attach_type,
-    }))
+    bpf::prog_attach(target.as_fd(), program.as_fd(), attach_type, 0).map_err(call("BPF_PROG_ATTACH"))?;
+    Ok(Link::new(Kind::Attached { target, program, attach_type }))
 }
 
 /// Attaches flow dissectors and socket lookups to a network namespace (a descriptor of /proc/PID/ns/net), by a link
@@ -32,11 +21,7 @@ pub fn attach_sockmap(
 ///
 /// # Errors
 /// [`LinkError::Kernel`].
-pub fn attach_netns(
-    program: BorrowedFd<'_>,
-    netns: BorrowedFd<'_>,
-    attach_type: u32,
-) -> Result<Link, LinkError> {
+pub fn attach_netns(program: BorrowedFd<'_>, netns: BorrowedFd<'_>, attach_type: u32) -> Result<Link, LinkError> {
     let target = bpf::target_fd(netns);
     create(program, target, attach_type, 0, &bpf::LinkTarget::Plain)
 }

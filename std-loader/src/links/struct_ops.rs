@@ -22,13 +22,7 @@ pub fn attach(map: &MapFd, value: &[u8]) -> Result<Link, LinkError> {
         Err(errno) => return Err(call("BPF_MAP_UPDATE_ELEM")(errno)),
     }
     if by_link {
-        return create(
-            map.as_fd(),
-            0,
-            attach_type::STRUCT_OPS,
-            0,
-            &bpf::LinkTarget::Plain,
-        );
+        return create(map.as_fd(), 0, attach_type::STRUCT_OPS, 0, &bpf::LinkTarget::Plain);
     }
     match rustix::io::fcntl_dupfd_cloexec(map, 0) {
         Ok(copy) => Ok(Link::new(Kind::StructOps(copy))),

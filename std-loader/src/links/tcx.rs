@@ -37,16 +37,8 @@ impl Order<'_> {
 ///
 /// # Errors
 /// [`LinkError::Kernel`].
-pub fn attach(
-    program: BorrowedFd<'_>,
-    ifindex: u32,
-    attach_type: u32,
-    order: Order<'_>,
-) -> Result<Link, LinkError> {
+pub fn attach(program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, order: Order<'_>) -> Result<Link, LinkError> {
     let (flags, relative) = order.parts();
-    let how = bpf::LinkTarget::Ordered {
-        relative,
-        expected_revision: 0,
-    };
+    let how = bpf::LinkTarget::Ordered { relative, expected_revision: 0 };
     create(program, ifindex, attach_type, flags, &how)
 }

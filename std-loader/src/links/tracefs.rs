@@ -30,14 +30,10 @@ pub(super) fn event_id(group: &str, name: &str) -> Result<u64, LinkError> {
         return Err(LinkError::NoTracepoint);
     }
     let mount = mount()?;
-    let path = CPath::format(format_args!("{mount}/events/{group}/{name}/id"))
-        .map_err(|_| LinkError::NoTracepoint)?;
+    let path = CPath::format(format_args!("{mount}/events/{group}/{name}/id")).map_err(|_| LinkError::NoTracepoint)?;
     files::read_number(path.as_c_str()).map_err(|errno| match errno {
         Errno::ENOENT | Errno::ENOTDIR => LinkError::NoTracepoint,
-        errno => LinkError::File {
-            file: "the tracepoint's id in tracefs",
-            errno,
-        },
+        errno => LinkError::File { file: "the tracepoint's id in tracefs", errno },
     })
 }
 
@@ -73,11 +69,7 @@ const GROUP: &str = "corelo";
 
 impl Probe {
     /// `definition` is what follows the event's name, as in Documentation/trace/kprobetrace.rst.
-    pub(super) fn new(
-        file: File,
-        returns: bool,
-        definition: fmt::Arguments<'_>,
-    ) -> Result<Probe, LinkError> {
+    pub(super) fn new(file: File, returns: bool, definition: fmt::Arguments<'_>) -> Result<Probe, LinkError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut name = heapless::String::new();
         let pid = rustix::process::getpid().as_raw_nonzero();
@@ -90,15 +82,10 @@ impl Probe {
         if line.bytes().filter(|byte| *byte == b'\n').count() != 1 {
             return Err(LinkError::BadName);
         }
-        files::append_line(file.path()?.as_c_str(), line.as_bytes()).map_err(
-            |errno| match errno {
-                Errno::ENOENT if !exists(file) => LinkError::NoProbes,
-                errno => LinkError::File {
-                    file: file.name(),
-                    errno,
-                },
-            },
-        )?;
+        files::append_line(file.path()?.as_c_str(), line.as_bytes()).map_err(|errno| match errno {
+            Errno::ENOENT if !exists(file) => LinkError::NoProbes,
+            errno => LinkError::File { file: file.name(), errno },
+        })?;
         Ok(Probe { file, name })
     }
 
@@ -109,8 +96,7 @@ impl Probe {
 }
 
 fn exists(file: File) -> bool {
-    file.path()
-        .is_ok_and(|path| access(path.as_c_str(), Access::EXISTS).is_ok())
+    file.path().is_ok_and(|path| access(path.as_c_str(), Access::EXISTS).is_ok())
 }
 
 impl Drop for Probe {

@@ -8,12 +8,7 @@ use super::{Link, LinkError, Scope, tracefs};
 ///
 /// # Errors
 /// [`LinkError::NoTracefs`], [`LinkError::NoTracepoint`], [`LinkError::Kernel`].
-pub fn attach(
-    program: BorrowedFd<'_>,
-    category: &str,
-    name: &str,
-    cookie: u64,
-) -> Result<Link, LinkError> {
+pub fn attach(program: BorrowedFd<'_>, category: &str, name: &str, cookie: u64) -> Result<Link, LinkError> {
     let id = tracefs::event_id(category, name)?;
     tracefs::attach_event(id, program, cookie, Scope::cpu(0), None)
 }

@@ -10,21 +10,12 @@ use crate::sys::bpf;
 ///
 /// # Errors
 /// [`LinkError::Kernel`].
-pub fn attach(
-    program: BorrowedFd<'_>,
-    expected_attach_type: u32,
-    cookie: u64,
-) -> Result<Link, LinkError> {
+pub fn attach(program: BorrowedFd<'_>, expected_attach_type: u32, cookie: u64) -> Result<Link, LinkError> {
     if cookie == 0 {
         // Every kernel that has such programs has this way.
-        return bpf::raw_tracepoint_open(None, program, 0)
-            .map(Link::from_fd)
-            .map_err(call("BPF_RAW_TRACEPOINT_OPEN"));
+        return bpf::raw_tracepoint_open(None, program, 0).map(Link::from_fd).map_err(call("BPF_RAW_TRACEPOINT_OPEN"));
     }
-    let how = bpf::LinkTarget::Tracing {
-        target_btf_id: 0,
-        cookie,
-    };
+    let how = bpf::LinkTarget::Tracing { target_btf_id: 0, cookie };
     create(program, 0, expected_attach_type, 0, &how)
 }
 
@@ -37,9 +28,6 @@ pub fn attach_to_program(
     target: BorrowedFd<'_>,
     target_btf_id: u32,
 ) -> Result<Link, LinkError> {
-    let how = bpf::LinkTarget::Tracing {
-        target_btf_id,
-        cookie: 0,
-    };
+    let how = bpf::LinkTarget::Tracing { target_btf_id, cookie: 0 };
     create(program, bpf::target_fd(target), 0, 0, &how)
 }

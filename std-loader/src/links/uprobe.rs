@@ -33,17 +33,14 @@ pub struct Uprobe<'a> {
 pub fn attach(program: BorrowedFd<'_>, uprobe: Uprobe<'_>) -> Result<Link, LinkError> {
     let scope = uprobe.pid.map_or(Scope::cpu(0), Scope::pid);
     if let Some(pmu) = probe::pmu_type("uprobe")? {
-        let path = CPath::new(uprobe.path).map_err(|errno| LinkError::File {
-            file: "the probed file",
-            errno,
-        })?;
+        let path = CPath::new(uprobe.path).map_err(|errno| LinkError::File { file: "the probed file", errno })?;
         let counter = u32::try_from(uprobe.ref_ctr_offset).map_err(|_| LinkError::BadName)?;
         let mut config = u64::from(counter) << 32;
         if uprobe.returns {
             config |= probe::return_bit("uprobe")?;
         }
-        let event = perf::probe(pmu, config, Some(path.as_c_str()), uprobe.offset, scope)
-            .map_err(call("perf_event_open"))?;
+        let event =
+            perf::probe(pmu, config, Some(path.as_c_str()), uprobe.offset, scope).map_err(call("perf_event_open"))?;
         return perf_event::attach_to(event, program, uprobe.cookie, None);
     }
     let path = uprobe.path.to_str().ok_or(LinkError::BadName)?;
@@ -54,11 +51,7 @@ pub fn attach(program: BorrowedFd<'_>, uprobe: Uprobe<'_>) -> Result<Link, LinkE
     let file = tracefs::File::Uprobes;
     let probe = match uprobe.ref_ctr_offset {
         0 => tracefs::Probe::new(file, uprobe.returns, format_args!("{path}:{offset:#x}")),
-        counter => tracefs::Probe::new(
-            file,
-            uprobe.returns,
-            format_args!("{path}:{offset:#x}({counter:#x})"),
-        ),
+        counter => tracefs::Probe::new(file, uprobe.returns, format_args!("{path}:{offset:#x}({counter:#x})")),
     }?;
     tracefs::attach_event(probe.id()?, program, uprobe.cookie, scope, Some(probe))
 }
@@ -89,15 +82,8 @@ pub struct UprobeMulti<'a> {
 pub fn attach_multi(program: BorrowedFd<'_>, probes: UprobeMulti<'_>) -> Result<Link, LinkError> {
     /// BPF_F_UPROBE_MULTI_RETURN.
     const RETURN: u32 = 1;
-    let path = CPath::new(probes.path).map_err(|errno| LinkError::File {
-        file: "the probed file",
-        errno,
-    })?;
-    let attach_type = if probes.session {
-        attach_type::TRACE_UPROBE_SESSION
-    } else {
-        attach_type::TRACE_UPROBE_MULTI
-    };
+    let path = CPath::new(probes.path).map_err(|errno| LinkError::File { file: "the probed file", errno })?;
+    let attach_type = if probes.session { attach_type::TRACE_UPROBE_SESSION } else { attach_type::TRACE_UPROBE_MULTI };
     let how = bpf::LinkTarget::UprobeMulti {
         path: path.as_c_str(),
         offsets: probes.offsets,

@@ -30,11 +30,5 @@ pub fn attach(program: BorrowedFd<'_>, ifindex: u32, mode: Mode) -> Result<Link,
         Mode::Driver => 1 << 2,
         Mode::Hardware => 1 << 3,
     };
-    create(
-        program,
-        ifindex,
-        attach_type::XDP,
-        flags,
-        &bpf::LinkTarget::Plain,
-    )
+    create(program, ifindex, attach_type::XDP, flags, &bpf::LinkTarget::Plain)
 }

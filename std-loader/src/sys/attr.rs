@@ -374,11 +374,7 @@ attrs! {
 /// The `n`th bit of the `perf_event_attr` bitfields, which compilers lay from the low end on little-endian hosts and
 /// from the high end on big-endian ones.
 pub(crate) const fn perf_flag(n: u32) -> u64 {
-    if cfg!(target_endian = "big") {
-        1 << (63 - n)
-    } else {
-        1 << n
-    }
+    if cfg!(target_endian = "big") { 1 << (63 - n) } else { 1 << n }
 }
 
 /// Bit number of `freq` in `perf_event_attr`.

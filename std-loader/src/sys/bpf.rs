@@ -51,19 +51,11 @@ fn raw(fd: BorrowedFd<'_>) -> u32 {
 
 /// A slice's address as the uapi wants it; an empty slice is a null pointer, which is how "not given" is written.
 fn address<T>(slice: &[T]) -> u64 {
-    if slice.is_empty() {
-        0
-    } else {
-        slice.as_ptr().expose_provenance() as u64
-    }
+    if slice.is_empty() { 0 } else { slice.as_ptr().expose_provenance() as u64 }
 }
 
 fn address_mut<T>(slice: &mut [T]) -> u64 {
-    if slice.is_empty() {
-        0
-    } else {
-        slice.as_mut_ptr().expose_provenance() as u64
-    }
+    if slice.is_empty() { 0 } else { slice.as_mut_ptr().expose_provenance() as u64 }
 }
 
 fn c_address(text: &CStr) -> u64 {
@@ -115,10 +107,7 @@ fn value_bytes(map_type: u32, value_size: u32) -> Result<u32, Errno> {
         return Ok(value_size);
     }
     let cpus = crate::cpus::possible_count().map_err(|_| Errno::EIO)?;
-    value_size
-        .checked_next_multiple_of(8)
-        .and_then(|size| size.checked_mul(cpus))
-        .ok_or(Errno::E2BIG)
+    value_size.checked_next_multiple_of(8).and_then(|size| size.checked_mul(cpus)).ok_or(Errno::E2BIG)
 }
 
 impl AsFd for MapFd {
@@ -223,13 +212,8 @@ impl MapFd {
         if key.len() != self.key_size() || value_len.is_some_and(|len| len != self.value_bytes()) {
             return Err(Errno::EINVAL);
         }
-        let mut block = attr::MapElem {
-            map_fd: raw(self.fd.as_fd()),
-            key: address(key),
-            value,
-            flags,
-            ..attr::zeroed()
-        };
+        let mut block =
+            attr::MapElem { map_fd: raw(self.fd.as_fd()), key: address(key), value, flags, ..attr::zeroed() };
         // SAFETY: the kernel reads key_size bytes of the key, and reads or writes value_bytes of the value: both
         // lengths were just compared, and a map's sizes never change.
         unsafe { raw_bpf(command, &mut block) }.map(drop)
@@ -241,13 +225,7 @@ impl MapFd {
     /// ENOENT where there is no such key; EINVAL also where a slice has another length than the map wants.
     pub fn lookup(&self, key: &[u8], value: &mut [u8], flags: u64) -> Result<(), Errno> {
         let len = value.len();
-        self.elem(
-            cmd::MAP_LOOKUP_ELEM,
-            Some(key),
-            address_mut(value),
-            Some(len),
-            flags,
-        )
+        self.elem(cmd::MAP_LOOKUP_ELEM, Some(key), address_mut(value), Some(len), flags)
     }
 
     /// BPF_MAP_LOOKUP_AND_DELETE_ELEM: pops from queues and stacks (an empty key), takes out of hash maps.
@@ -256,13 +234,7 @@ impl MapFd {
     /// As [`MapFd::lookup`].
     pub fn lookup_and_delete(&self, key: &[u8], value: &mut [u8], flags: u64) -> Result<(), Errno> {
         let len = value.len();
-        self.elem(
-            cmd::MAP_LOOKUP_AND_DELETE_ELEM,
-            Some(key),
-            address_mut(value),
-            Some(len),
-            flags,
-        )
+        self.elem(cmd::MAP_LOOKUP_AND_DELETE_ELEM, Some(key), address_mut(value), Some(len), flags)
     }
 
     /// BPF_MAP_UPDATE_ELEM. `flags`: 0 any, 1 only new (BPF_NOEXIST), 2 only existing (BPF_EXIST).
@@ -270,13 +242,7 @@ impl MapFd {
     /// # Errors
     /// EEXIST, ENOENT by `flags`; E2BIG where the map is full; EPERM where it is frozen; EINVAL for a wrong length.
     pub fn update(&self, key: &[u8], value: &[u8], flags: u64) -> Result<(), Errno> {
-        self.elem(
-            cmd::MAP_UPDATE_ELEM,
-            Some(key),
-            address(value),
-            Some(value.len()),
-            flags,
-        )
+        self.elem(cmd::MAP_UPDATE_ELEM, Some(key), address(value), Some(value.len()), flags)
     }
 
     /// BPF_MAP_DELETE_ELEM.
@@ -327,12 +293,8 @@ pub(crate) fn update_array(map: BorrowedFd<'_>, value: &[u8], value_size: u32) -
         return Err(Errno::EINVAL);
     }
     let key = 0u32;
-    let mut block = attr::MapElem {
-        map_fd: raw(map),
-        key: address(key.as_bytes()),
-        value: address(value),
-        ..attr::zeroed()
-    };
+    let mut block =
+        attr::MapElem { map_fd: raw(map), key: address(key.as_bytes()), value: address(value), ..attr::zeroed() };
     // SAFETY: the key has the 4 bytes of an array's, the value as many as the map's; both live until the call returns.
     unsafe { raw_bpf(cmd::MAP_UPDATE_ELEM, &mut block) }.map(drop)
 }
@@ -392,11 +354,7 @@ fn records(bytes: &[u8], size: u32) -> u32 {
 }
 
 /// BPF_PROG_LOAD. The second result is log_true_size: 0 on kernels before 6.4 and without a log.
-pub(crate) fn prog_load(
-    load: &ProgLoad<'_>,
-    log: &mut [u8],
-    log_true_size: &mut u32,
-) -> Result<OwnedFd, Errno> {
+pub(crate) fn prog_load(load: &ProgLoad<'_>, log: &mut [u8], log_true_size: &mut u32) -> Result<OwnedFd, Errno> {
     let func_info_cnt = records(load.func_info, load.func_info_rec_size);
     let line_info_cnt = records(load.line_info, load.line_info_rec_size);
     let mut block = attr::ProgLoad {
@@ -414,18 +372,10 @@ pub(crate) fn prog_load(
         expected_attach_type: load.expected_attach_type,
         prog_btf_fd: load.btf_fd.map_or(0, raw),
         func_info_rec_size: load.func_info_rec_size * u32::from(func_info_cnt > 0),
-        func_info: if func_info_cnt > 0 {
-            address(load.func_info)
-        } else {
-            0
-        },
+        func_info: if func_info_cnt > 0 { address(load.func_info) } else { 0 },
         func_info_cnt,
         line_info_rec_size: load.line_info_rec_size * u32::from(line_info_cnt > 0),
-        line_info: if line_info_cnt > 0 {
-            address(load.line_info)
-        } else {
-            0
-        },
+        line_info: if line_info_cnt > 0 { address(load.line_info) } else { 0 },
         line_info_cnt,
         attach_btf_id: load.attach_btf_id,
         attach_fd: load.attach_fd.map_or(0, raw),
@@ -441,12 +391,7 @@ pub(crate) fn prog_load(
 }
 
 /// BPF_BTF_LOAD.
-pub(crate) fn btf_load(
-    btf: &[u8],
-    log: &mut [u8],
-    log_level: u32,
-    log_true_size: &mut u32,
-) -> Result<OwnedFd, Errno> {
+pub(crate) fn btf_load(btf: &[u8], log: &mut [u8], log_level: u32, log_true_size: &mut u32) -> Result<OwnedFd, Errno> {
     let mut block = attr::BtfLoad {
         btf: address(btf),
         btf_log_buf: address_mut(log),
@@ -466,11 +411,7 @@ pub(crate) fn btf_load(
 /// # Errors
 /// EEXIST where the name is taken, EPERM where the path is on no bpf file system, ENOENT for a missing directory.
 pub fn obj_pin(fd: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
-    let mut block = attr::Obj {
-        pathname: c_address(path),
-        bpf_fd: raw(fd),
-        ..attr::zeroed()
-    };
+    let mut block = attr::Obj { pathname: c_address(path), bpf_fd: raw(fd), ..attr::zeroed() };
     // SAFETY: the path is NUL-terminated.
     unsafe { raw_bpf(cmd::OBJ_PIN, &mut block) }.map(drop)
 }
@@ -480,10 +421,7 @@ pub fn obj_pin(fd: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
 /// # Errors
 /// ENOENT, EACCES, or EINVAL for a file that is no pin.
 pub fn obj_get(path: &CStr) -> Result<OwnedFd, Errno> {
-    let mut block = attr::Obj {
-        pathname: c_address(path),
-        ..attr::zeroed()
-    };
+    let mut block = attr::Obj { pathname: c_address(path), ..attr::zeroed() };
     // SAFETY: the path is NUL-terminated; the result is a new descriptor.
     unsafe { bpf_fd(cmd::OBJ_GET, &mut block) }
 }
@@ -507,17 +445,9 @@ pub(crate) fn prog_attach(
 }
 
 /// BPF_PROG_DETACH.
-pub(crate) fn prog_detach(
-    target: BorrowedFd<'_>,
-    program: BorrowedFd<'_>,
-    attach_type: u32,
-) -> Result<(), Errno> {
-    let mut block = attr::ProgAttach {
-        target_fd: raw(target),
-        attach_bpf_fd: raw(program),
-        attach_type,
-        ..attr::zeroed()
-    };
+pub(crate) fn prog_detach(target: BorrowedFd<'_>, program: BorrowedFd<'_>, attach_type: u32) -> Result<(), Errno> {
+    let mut block =
+        attr::ProgAttach { target_fd: raw(target), attach_bpf_fd: raw(program), attach_type, ..attr::zeroed() };
     // SAFETY: no pointers.
     unsafe { raw_bpf(cmd::PROG_DETACH, &mut block) }.map(drop)
 }
@@ -560,10 +490,7 @@ pub struct TestRunResult {
 ///
 /// # Errors
 /// ENOTSUPP (524) where the program type has no test run, ENOSPC where an output slice was too short.
-pub fn prog_test_run(
-    program: BorrowedFd<'_>,
-    run: &mut TestRun<'_>,
-) -> Result<TestRunResult, Errno> {
+pub fn prog_test_run(program: BorrowedFd<'_>, run: &mut TestRun<'_>) -> Result<TestRunResult, Errno> {
     let mut block = attr::TestRun {
         prog_fd: raw(program),
         data_size_in: length(run.data_in)?,
@@ -622,10 +549,7 @@ pub fn next_id(kind: ObjectKind, id: u32) -> Result<Option<u32>, Errno> {
         ObjectKind::Btf => cmd::BTF_GET_NEXT_ID,
         ObjectKind::Link => cmd::LINK_GET_NEXT_ID,
     };
-    let mut block = attr::Id {
-        id,
-        ..attr::zeroed()
-    };
+    let mut block = attr::Id { id, ..attr::zeroed() };
     // SAFETY: no pointers.
     match unsafe { raw_bpf(command, &mut block) } {
         Ok(_) => Ok(Some(block.next_id)),
@@ -645,20 +569,14 @@ pub fn fd_by_id(kind: ObjectKind, id: u32) -> Result<OwnedFd, Errno> {
         ObjectKind::Btf => cmd::BTF_GET_FD_BY_ID,
         ObjectKind::Link => cmd::LINK_GET_FD_BY_ID,
     };
-    let mut block = attr::Id {
-        id,
-        ..attr::zeroed()
-    };
+    let mut block = attr::Id { id, ..attr::zeroed() };
     // SAFETY: no pointers; the result is a new descriptor.
     unsafe { bpf_fd(command, &mut block) }
 }
 
 /// # Safety
 /// Every pointer inside `info` must be valid for the count or length beside it.
-unsafe fn info<T: IntoBytes + FromBytes + Immutable>(
-    fd: BorrowedFd<'_>,
-    info: &mut T,
-) -> Result<(), Errno> {
+unsafe fn info<T: IntoBytes + FromBytes + Immutable>(fd: BorrowedFd<'_>, info: &mut T) -> Result<(), Errno> {
     let mut block = attr::Info {
         bpf_fd: raw(fd),
         info_len: size_of::<T>() as u32,
@@ -780,13 +698,7 @@ pub fn prog_info(fd: BorrowedFd<'_>) -> Result<ProgInfo, Errno> {
         nr_func_info: block.nr_func_info,
         nr_line_info: block.nr_line_info,
         // A one-bit field in C: the low bit on little-endian hosts, the high one on big-endian ones.
-        gpl_compatible: block.gpl_compatible
-            & if cfg!(target_endian = "big") {
-                1 << 31
-            } else {
-                1
-            }
-            != 0,
+        gpl_compatible: block.gpl_compatible & if cfg!(target_endian = "big") { 1 << 31 } else { 1 } != 0,
         verified_insns: block.verified_insns,
         attach_btf_obj_id: block.attach_btf_obj_id,
         attach_btf_id: block.attach_btf_id,
@@ -798,11 +710,7 @@ pub fn prog_info(fd: BorrowedFd<'_>) -> Result<ProgInfo, Errno> {
 /// # Errors
 /// EINVAL where `fd` is no BPF object.
 pub fn prog_map_ids(fd: BorrowedFd<'_>, ids: &mut [u32]) -> Result<u32, Errno> {
-    let mut block = attr::ProgInfo {
-        nr_map_ids: ids.len() as u32,
-        map_ids: address_mut(ids),
-        ..attr::zeroed()
-    };
+    let mut block = attr::ProgInfo { nr_map_ids: ids.len() as u32, map_ids: address_mut(ids), ..attr::zeroed() };
     // SAFETY: the only pointer has its own slice's length beside it.
     unsafe { info(fd, &mut block)? };
     Ok(block.nr_map_ids)
@@ -814,11 +722,8 @@ pub fn prog_map_ids(fd: BorrowedFd<'_>, ids: &mut [u32]) -> Result<u32, Errno> {
 /// # Errors
 /// EINVAL where `fd` is no BPF object.
 pub fn prog_xlated(fd: BorrowedFd<'_>, insns: &mut [u8]) -> Result<u32, Errno> {
-    let mut block = attr::ProgInfo {
-        xlated_prog_len: length(insns)?,
-        xlated_prog_insns: address_mut(insns),
-        ..attr::zeroed()
-    };
+    let mut block =
+        attr::ProgInfo { xlated_prog_len: length(insns)?, xlated_prog_insns: address_mut(insns), ..attr::zeroed() };
     // SAFETY: the only pointer has its own slice's length beside it.
     unsafe { info(fd, &mut block)? };
     Ok(block.xlated_prog_len)
@@ -852,12 +757,7 @@ pub fn btf_info(fd: BorrowedFd<'_>, data: &mut [u8], name: &mut [u8]) -> Result<
     };
     // SAFETY: both pointers have their own slice's length beside them.
     unsafe { info(fd, &mut block)? };
-    Ok(BtfInfo {
-        id: block.id,
-        btf_size: block.btf_size,
-        kernel_btf: block.kernel_btf != 0,
-        name_len: block.name_len,
-    })
+    Ok(BtfInfo { id: block.id, btf_size: block.btf_size, kernel_btf: block.kernel_btf != 0, name_len: block.name_len })
 }
 
 /// What the kernel says of a link.
@@ -879,26 +779,14 @@ pub fn link_info(fd: BorrowedFd<'_>) -> Result<LinkInfo, Errno> {
     let mut block = attr::zeroed::<attr::LinkInfo>();
     // SAFETY: the pointers of the union are null and their lengths 0.
     unsafe { info(fd, &mut block)? };
-    Ok(LinkInfo {
-        link_type: block.link_type,
-        id: block.id,
-        prog_id: block.prog_id,
-    })
+    Ok(LinkInfo { link_type: block.link_type, id: block.id, prog_id: block.prog_id })
 }
 
 /// BPF_RAW_TRACEPOINT_OPEN: raw tracepoints by name, and programs whose target was fixed at load (tp_btf, fentry, lsm) by
 /// `None`.
-pub(crate) fn raw_tracepoint_open(
-    name: Option<&CStr>,
-    program: BorrowedFd<'_>,
-    cookie: u64,
-) -> Result<OwnedFd, Errno> {
-    let mut block = attr::RawTracepointOpen {
-        name: name.map_or(0, c_address),
-        prog_fd: raw(program),
-        cookie,
-        ..attr::zeroed()
-    };
+pub(crate) fn raw_tracepoint_open(name: Option<&CStr>, program: BorrowedFd<'_>, cookie: u64) -> Result<OwnedFd, Errno> {
+    let mut block =
+        attr::RawTracepointOpen { name: name.map_or(0, c_address), prog_fd: raw(program), cookie, ..attr::zeroed() };
     // SAFETY: the name is NUL-terminated; the result is a new descriptor.
     unsafe { bpf_fd(cmd::RAW_TRACEPOINT_OPEN, &mut block) }
 }
@@ -973,42 +861,23 @@ pub(crate) fn link_create(
     flags: u32,
     how: &LinkTarget<'_>,
 ) -> Result<OwnedFd, Errno> {
-    let mut block = attr::LinkCreate {
-        prog_fd: raw(object),
-        target_fd: target,
-        attach_type,
-        flags,
-        target: [0; 6],
-    };
+    let mut block = attr::LinkCreate { prog_fd: raw(object), target_fd: target, attach_type, flags, target: [0; 6] };
     let union = block.target.as_mut_bytes();
     let filled = match *how {
         LinkTarget::Plain => Ok(()),
         LinkTarget::Iter([]) => Ok(()),
-        LinkTarget::Iter(bytes) => attr::LinkIter {
-            iter_info: address(bytes),
-            iter_info_len: length(bytes)?,
-            ..attr::zeroed()
+        LinkTarget::Iter(bytes) => {
+            attr::LinkIter { iter_info: address(bytes), iter_info_len: length(bytes)?, ..attr::zeroed() }
+                .write_to_prefix(union)
+                .map_err(drop)
         }
-        .write_to_prefix(union)
-        .map_err(drop),
-        LinkTarget::PerfEvent { cookie } => attr::LinkPerfEvent { bpf_cookie: cookie }
-            .write_to_prefix(union)
-            .map_err(drop),
-        LinkTarget::Tracing {
-            target_btf_id,
-            cookie,
-        } => attr::LinkTracing {
-            target_btf_id,
-            cookie,
-            ..attr::zeroed()
+        LinkTarget::PerfEvent { cookie } => {
+            attr::LinkPerfEvent { bpf_cookie: cookie }.write_to_prefix(union).map_err(drop)
         }
-        .write_to_prefix(union)
-        .map_err(drop),
-        LinkTarget::KprobeMulti {
-            functions,
-            cookies,
-            flags,
-        } => {
+        LinkTarget::Tracing { target_btf_id, cookie } => {
+            attr::LinkTracing { target_btf_id, cookie, ..attr::zeroed() }.write_to_prefix(union).map_err(drop)
+        }
+        LinkTarget::KprobeMulti { functions, cookies, flags } => {
             let (cnt, syms, addrs) = match functions {
                 Functions::Symbols(symbols) => (symbols.len(), address(symbols), 0),
                 Functions::Addresses(addresses) => (addresses.len(), 0, address(addresses)),
@@ -1016,24 +885,11 @@ pub(crate) fn link_create(
             if !cookies.is_empty() && cookies.len() != cnt {
                 return Err(Errno::EINVAL);
             }
-            attr::LinkKprobeMulti {
-                flags,
-                cnt: cnt as u32,
-                syms,
-                addrs,
-                cookies: address(cookies),
-            }
-            .write_to_prefix(union)
-            .map_err(drop)
+            attr::LinkKprobeMulti { flags, cnt: cnt as u32, syms, addrs, cookies: address(cookies) }
+                .write_to_prefix(union)
+                .map_err(drop)
         }
-        LinkTarget::UprobeMulti {
-            path,
-            offsets,
-            ref_ctr_offsets,
-            cookies,
-            pid,
-            flags,
-        } => {
+        LinkTarget::UprobeMulti { path, offsets, ref_ctr_offsets, cookies, pid, flags } => {
             let fits = |list: &[u64]| list.is_empty() || list.len() == offsets.len();
             if !fits(ref_ctr_offsets) || !fits(cookies) {
                 return Err(Errno::EINVAL);
@@ -1051,29 +907,12 @@ pub(crate) fn link_create(
             .write_to_prefix(union)
             .map_err(drop)
         }
-        LinkTarget::Netfilter {
-            pf,
-            hooknum,
-            priority,
-            flags,
-        } => attr::LinkNetfilter {
-            pf,
-            hooknum,
-            priority,
-            flags,
+        LinkTarget::Netfilter { pf, hooknum, priority, flags } => {
+            attr::LinkNetfilter { pf, hooknum, priority, flags }.write_to_prefix(union).map_err(drop)
         }
-        .write_to_prefix(union)
-        .map_err(drop),
-        LinkTarget::Ordered {
-            relative,
-            expected_revision,
-        } => attr::LinkOrdered {
-            relative,
-            expected_revision,
-            ..attr::zeroed()
+        LinkTarget::Ordered { relative, expected_revision } => {
+            attr::LinkOrdered { relative, expected_revision, ..attr::zeroed() }.write_to_prefix(union).map_err(drop)
         }
-        .write_to_prefix(union)
-        .map_err(drop),
     };
     filled.map_err(|()| Errno::E2BIG)?;
     // SAFETY: every list has its own length beside it, paths and symbols are NUL-terminated and outlive the call; the
@@ -1090,11 +929,7 @@ pub(crate) fn target_fd(fd: BorrowedFd<'_>) -> u32 {
 ///
 /// # Errors
 /// EPERM where `old` is given and not what is attached, EINVAL where the kind of link cannot change its program.
-pub fn link_update(
-    link: BorrowedFd<'_>,
-    new: BorrowedFd<'_>,
-    old: Option<BorrowedFd<'_>>,
-) -> Result<(), Errno> {
+pub fn link_update(link: BorrowedFd<'_>, new: BorrowedFd<'_>, old: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     const BPF_F_REPLACE: u32 = 1 << 2;
     let mut block = attr::LinkUpdate {
         link_fd: raw(link),
@@ -1118,10 +953,7 @@ pub fn link_detach(link: BorrowedFd<'_>) -> Result<(), Errno> {
 
 /// BPF_ITER_CREATE: one walk of an iterator link, to be read.
 pub(crate) fn iter_create(link: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    let mut block = attr::IterCreate {
-        link_fd: raw(link),
-        flags: 0,
-    };
+    let mut block = attr::IterCreate { link_fd: raw(link), flags: 0 };
     // SAFETY: no pointers; the result is a new descriptor.
     unsafe { bpf_fd(cmd::ITER_CREATE, &mut block) }
 }
@@ -1131,11 +963,7 @@ pub(crate) fn iter_create(link: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 /// # Errors
 /// EINVAL on older kernels.
 pub fn prog_bind_map(program: BorrowedFd<'_>, map: BorrowedFd<'_>) -> Result<(), Errno> {
-    let mut block = attr::ProgBindMap {
-        prog_fd: raw(program),
-        map_fd: raw(map),
-        flags: 0,
-    };
+    let mut block = attr::ProgBindMap { prog_fd: raw(program), map_fd: raw(map), flags: 0 };
     // SAFETY: no pointers.
     unsafe { raw_bpf(cmd::PROG_BIND_MAP, &mut block) }.map(drop)
 }

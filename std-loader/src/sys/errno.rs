@@ -110,10 +110,7 @@ mod tests {
     #[test]
     fn names_and_numbers() {
         assert_eq!(Errno::EPERM.to_string(), "operation not permitted (EPERM)");
-        assert_eq!(
-            Errno(524).to_string(),
-            "not supported by this kernel (ENOTSUPP)"
-        );
+        assert_eq!(Errno(524).to_string(), "not supported by this kernel (ENOTSUPP)");
         assert_eq!(Errno(9999).to_string(), "error 9999");
         assert_eq!(format!("{:?}", Errno::ENOSPC), "ENOSPC");
     }

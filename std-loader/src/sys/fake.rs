@@ -27,11 +27,7 @@ pub(crate) fn install(kernel: impl FnMut(u32, &mut [u8]) -> Answer + 'static) ->
 }
 
 pub(crate) fn answer(cmd: u32, attr: &mut [u8]) -> Answer {
-    KERNEL.with(|slot| {
-        slot.borrow_mut()
-            .as_mut()
-            .and_then(|kernel| kernel(cmd, attr))
-    })
+    KERNEL.with(|slot| slot.borrow_mut().as_mut().and_then(|kernel| kernel(cmd, attr)))
 }
 
 /// The u32 at a byte offset of an argument block.

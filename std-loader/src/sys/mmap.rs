@@ -92,6 +92,11 @@ impl Deref for SysfsMap {
     }
 }
 
+/// A 32-bit process on a 64-bit kernel can map more than a slice may have.
+fn fits_a_slice(len: usize) -> Result<usize, Errno> {
+    if isize::try_from(len).is_ok() { Ok(len) } else { Err(Errno::ENOMEM) }
+}
+
 /// Private anonymous memory, zero at first: a large buffer without a heap.
 #[derive(Debug)]
 pub struct AnonMap(Region);
@@ -102,15 +107,10 @@ impl AnonMap {
     /// # Errors
     /// ENOMEM.
     pub fn new(len: usize) -> Result<AnonMap, Errno> {
-        let len = len.max(1);
+        let len = fits_a_slice(len.max(1))?;
         // SAFETY: a null hint without MAP_FIXED replaces no mapping that is in use.
         let start = unsafe {
-            rustix::mm::mmap_anonymous(
-                ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-            )?
+            rustix::mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?
         };
         Region::new(start, len).map(AnonMap)
     }
@@ -124,9 +124,9 @@ impl AnonMap {
         if len <= old {
             return Ok(());
         }
+        let len = fits_a_slice(len)?;
         // SAFETY: the old range is ours and `&mut self` shows that nobody holds a reference into it.
-        let start =
-            unsafe { rustix::mm::mremap(self.0.start().cast(), old, len, MremapFlags::MAYMOVE)? };
+        let start = unsafe { rustix::mm::mremap(self.0.start().cast(), old, len, MremapFlags::MAYMOVE)? };
         self.0.start = NonNull::new(start).ok_or(Errno::ENOMEM)?;
         self.0.len = len;
         Ok(())
@@ -137,7 +137,7 @@ impl Deref for AnonMap {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range is mapped readable and ours alone.
+        // SAFETY: the range is mapped readable and ours alone, and no longer than a slice may be.
         unsafe { std::slice::from_raw_parts(self.0.start(), self.0.len()) }
     }
 }
@@ -159,11 +159,7 @@ pub struct ArrayMap {
 
 impl ArrayMap {
     pub(crate) fn new(fd: BorrowedFd<'_>, len: usize, writable: bool) -> Result<ArrayMap, Errno> {
-        let prot = if writable {
-            ProtFlags::READ | ProtFlags::WRITE
-        } else {
-            ProtFlags::READ
-        };
+        let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         let region = Region::file(fd, 0, len, prot, MapFlags::SHARED)?;
         Ok(ArrayMap { region, writable })
     }
@@ -235,8 +231,7 @@ impl ArrayMap {
             let here = offset + at;
             match bytes.get(at..at + 4).and_then(|word| word.try_into().ok()) {
                 Some(word) if here.is_multiple_of(4) => {
-                    self.word(here)
-                        .store(u32::from_ne_bytes(word), Ordering::Release);
+                    self.word(here).store(u32::from_ne_bytes(word), Ordering::Release);
                     at += 4;
                 }
                 _ => {
@@ -264,6 +259,8 @@ mod tests {
         assert_eq!((map.len(), map[9], map[(3 << 20) - 1]), (3 << 20, 7, 0));
         map.grow(5).unwrap();
         assert_eq!(map.len(), 3 << 20);
+        assert_eq!(map.grow(isize::MAX as usize + 1), Err(Errno::ENOMEM));
+        assert_eq!((map.len(), map[9]), (3 << 20, 7));
     }
 
     #[test]

@@ -7,18 +7,15 @@
 //!
 //! Nothing here uses the heap.
 
-#![expect(
-    unsafe_code,
-    reason = "system calls and shared memory: the one place for them"
-)]
+#![expect(unsafe_code, reason = "system calls and shared memory: the one place for them")]
 
 pub(crate) mod attr;
 pub mod bpf;
 pub(crate) mod env;
 mod errno;
-pub mod fd_table;
 #[cfg(test)]
 pub(crate) mod fake;
+pub mod fd_table;
 pub mod mmap;
 pub mod perf;
 pub(crate) mod ring;
@@ -77,11 +74,7 @@ pub(crate) fn raw_perf_event_open(
 
 /// A system call's result, or this thread's errno.
 fn number(result: libc::c_long) -> Result<u32, Errno> {
-    if result < 0 {
-        Err(Errno::last())
-    } else {
-        Ok(result as u32)
-    }
+    if result < 0 { Err(Errno::last()) } else { Ok(result as u32) }
 }
 
 /// The size of a page, in bytes: 4096 here, 16384 or 65536 on other kernels.

@@ -36,19 +36,13 @@ impl Scope {
     /// Every task on the CPU: what tracepoints and probes, which fire on all CPUs, take with CPU 0.
     #[must_use]
     pub fn cpu(cpu: u32) -> Scope {
-        Scope {
-            pid: None,
-            cpu: Some(cpu),
-        }
+        Scope { pid: None, cpu: Some(cpu) }
     }
 
     /// One task on every CPU.
     #[must_use]
     pub fn pid(pid: u32) -> Scope {
-        Scope {
-            pid: Some(pid),
-            cpu: None,
-        }
+        Scope { pid: Some(pid), cpu: None }
     }
 }
 
@@ -67,41 +61,23 @@ fn open(attr: &PerfEventAttr, scope: Scope) -> Result<OwnedFd, Errno> {
 }
 
 fn event(event_type: u32, config: u64) -> PerfEventAttr {
-    PerfEventAttr {
-        event_type,
-        config,
-        size: size_of::<PerfEventAttr>() as u32,
-        ..zeroed()
-    }
+    PerfEventAttr { event_type, config, size: size_of::<PerfEventAttr>() as u32, ..zeroed() }
 }
 
 /// A tracepoint, by the number in its tracefs `id` file.
 pub(crate) fn tracepoint(id: u64, scope: Scope) -> Result<OwnedFd, Errno> {
-    let attr = PerfEventAttr {
-        sample_period: 1,
-        sample_type: SAMPLE_RAW,
-        wakeup_events: 1,
-        ..event(TYPE_TRACEPOINT, id)
-    };
+    let attr =
+        PerfEventAttr { sample_period: 1, sample_type: SAMPLE_RAW, wakeup_events: 1, ..event(TYPE_TRACEPOINT, id) };
     open(&attr, scope)
 }
 
 /// A counter or clock of any PMU, sampling. `config` is the PMU's.
-pub(crate) fn counter(
-    event_type: u32,
-    config: u64,
-    sampling: Sampling,
-    scope: Scope,
-) -> Result<OwnedFd, Errno> {
+pub(crate) fn counter(event_type: u32, config: u64, sampling: Sampling, scope: Scope) -> Result<OwnedFd, Errno> {
     let (sample_period, flags) = match sampling {
         Sampling::Period(period) => (period, 0),
         Sampling::Frequency(hertz) => (hertz, perf_flag(PERF_FLAG_FREQ)),
     };
-    let attr = PerfEventAttr {
-        sample_period,
-        flags,
-        ..event(event_type, config)
-    };
+    let attr = PerfEventAttr { sample_period, flags, ..event(event_type, config) };
     open(&attr, scope)
 }
 
@@ -135,21 +111,18 @@ pub(crate) fn bpf_output(cpu: u32, wakeup_events: u32) -> Result<OwnedFd, Errno>
 /// PERF_EVENT_IOC_ENABLE.
 pub(crate) fn enable(event: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: this ioctl takes a number, no pointer.
-    unsafe { rustix::ioctl::ioctl(event, IntegerSetter::<ENABLE>::new_usize(0)) }
-        .map_err(Errno::from)
+    unsafe { rustix::ioctl::ioctl(event, IntegerSetter::<ENABLE>::new_usize(0)) }.map_err(Errno::from)
 }
 
 /// PERF_EVENT_IOC_DISABLE.
 pub(crate) fn disable(event: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: this ioctl takes a number, no pointer.
-    unsafe { rustix::ioctl::ioctl(event, IntegerSetter::<DISABLE>::new_usize(0)) }
-        .map_err(Errno::from)
+    unsafe { rustix::ioctl::ioctl(event, IntegerSetter::<DISABLE>::new_usize(0)) }.map_err(Errno::from)
 }
 
 /// PERF_EVENT_IOC_SET_BPF: the program lives with the event; there is no taking it off but closing the event.
 pub(crate) fn set_bpf(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> Result<(), Errno> {
     let fd = program.as_fd().as_raw_fd() as usize;
     // SAFETY: this ioctl takes a descriptor's number, no pointer.
-    unsafe { rustix::ioctl::ioctl(event, IntegerSetter::<SET_BPF>::new_usize(fd)) }
-        .map_err(Errno::from)
+    unsafe { rustix::ioctl::ioctl(event, IntegerSetter::<SET_BPF>::new_usize(fd)) }.map_err(Errno::from)
 }

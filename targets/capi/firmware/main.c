@@ -2,6 +2,7 @@
 //
 // A firmware for a Cortex-M4 without an operating system that makes a BPF object ready with level (a) of the C interface: what
 // corelo-core costs in flash is this program's .text and .rodata (the object and the kernel's BTF are in a section of their own).
+// With PREPARE_ONLY it does just that; else it also asks for a budget and reports, to show the rest of the interface.
 // It runs in QEMU (-M mps2-an386 -semihosting) and prints what became of every program, then ends with exit code 0 or 1.
 
 #define CORELO_CORE_ONLY
@@ -13,6 +14,47 @@ extern const uint8_t object_start[], object_end[], btf_start[], btf_end[];
 static uint64_t memory[64 * 1024 / 8];
 static uint64_t insns[1024];
 static corelo_patch patches[64];
+
+// ---- memory: the shortest there is, as a C library for small devices has it; the compiler's own in the library are weak ----
+
+void *memmove(void *to, const void *from, size_t size) {
+    uint8_t *target = to;
+    const uint8_t *source = from;
+    if (target <= source)
+        for (size_t i = 0; i < size; i++) target[i] = source[i];
+    else
+        for (size_t i = size; i-- > 0;) target[i] = source[i];
+    return to;
+}
+
+void *memset(void *to, int byte, size_t size) {
+    for (uint8_t *target = to; size-- > 0;) *target++ = (uint8_t)byte;
+    return to;
+}
+
+int memcmp(const void *one, const void *other, size_t size) {
+    const uint8_t *a = one, *b = other;
+    for (; size > 0; size--, a++, b++)
+        if (*a != *b) return *a - *b;
+    return 0;
+}
+
+#define ALIAS(of) __attribute__((alias(#of)))
+void *memcpy(void *to, const void *from, size_t size) ALIAS(memmove);
+int bcmp(const void *one, const void *other, size_t size) ALIAS(memcmp);
+// What the ARM EABI calls them.
+void *__aeabi_memcpy(void *to, const void *from, size_t size) ALIAS(memmove);
+void *__aeabi_memcpy4(void *to, const void *from, size_t size) ALIAS(memmove);
+void *__aeabi_memcpy8(void *to, const void *from, size_t size) ALIAS(memmove);
+void *__aeabi_memmove(void *to, const void *from, size_t size) ALIAS(memmove);
+void *__aeabi_memmove4(void *to, const void *from, size_t size) ALIAS(memmove);
+void *__aeabi_memmove8(void *to, const void *from, size_t size) ALIAS(memmove);
+void __aeabi_memset(void *to, size_t size, int byte) { memset(to, byte, size); }
+void __aeabi_memset4(void *to, size_t size, int byte) __attribute__((alias("__aeabi_memset")));
+void __aeabi_memset8(void *to, size_t size, int byte) __attribute__((alias("__aeabi_memset")));
+void __aeabi_memclr(void *to, size_t size) { memset(to, 0, size); }
+void __aeabi_memclr4(void *to, size_t size) __attribute__((alias("__aeabi_memclr")));
+void __aeabi_memclr8(void *to, size_t size) __attribute__((alias("__aeabi_memclr")));
 
 // ---- output and exit, by semihosting ----
 
@@ -33,6 +75,7 @@ static void print_number(uint32_t number) {
     print(at);
 }
 
+#ifndef PREPARE_ONLY
 static void print_text(corelo_text text) {
     char one[2] = {0, 0};
     for (size_t i = 0; i < text.size; i++) {
@@ -40,6 +83,7 @@ static void print_text(corelo_text text) {
         print(one);
     }
 }
+#endif
 
 static _Noreturn void leave(int code) {
     const uint32_t block[2] = {0x20026 /* ADP_Stopped_ApplicationExit */, (uint32_t)code};
@@ -65,10 +109,12 @@ static void check(corelo_code code, const corelo_error *error) {
     leave(1);
 }
 
+#ifndef PREPARE_ONLY
 static int count(void *context, const corelo_relocation *relocation) {
     ((uint32_t *)context)[relocation->status]++;
     return 0;
 }
+#endif
 
 static void run(void) {
     char text[160];
@@ -77,9 +123,13 @@ static void run(void) {
     size_t needed = 0;
 
     const size_t object_size = (size_t)(object_end - object_start), btf_size = (size_t)(btf_end - btf_start);
+#ifdef PREPARE_ONLY
+    needed = sizeof memory;
+#else
     check(corelo_budget(object_start, object_size, btf_start, btf_size, (uint8_t *)memory, sizeof memory, &needed, &error), &error);
     print("memory ");
     print_number((uint32_t)needed);
+#endif
     // With what the budget says, and not a byte more.
     check(corelo_prepare(object_start, object_size, btf_start, btf_size, (uint8_t *)memory, needed, &prepared, &error), &error);
 
@@ -92,6 +142,10 @@ static void run(void) {
               &error);
         insn_total += insn_count;
     }
+#ifdef PREPARE_ONLY
+    (void)by_status;
+    print_number(insn_total);
+#else
     check(corelo_relocations(prepared, count, by_status, &error), &error);
     print(" programs ");
     print_number((uint32_t)programs);
@@ -115,6 +169,7 @@ static void run(void) {
     print("refused: ");
     print(text);
     print("\n");
+#endif
     leave(0);
 }
 
