@@ -1,6 +1,7 @@
-//! One cold prepare and then N warm ones, for `valgrind --tool=callgrind --toggle-collect='*warm_once*'`.
+//! One cold prepare and then N warm ones, for `valgrind --tool=callgrind`.
 //!
-//! Usage: `warm OBJECT [ROUNDS]`. Prints the median time of a warm prepare in microseconds.
+//! Usage: `warm OBJECT [BTF [ROUNDS]]`, BTF `-` for the running kernel's. The difference of two counts is what a round
+//! costs. Prints the median time of a warm prepare in microseconds.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -14,12 +15,17 @@ use corelo_loader::kernel::KernelBtf;
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let Some(path) = args.next() else {
-        eprintln!("usage: warm OBJECT [ROUNDS]");
+        eprintln!("usage: warm OBJECT [BTF [ROUNDS]]");
         return ExitCode::from(2);
     };
+    let btf = args.next().filter(|path| path != "-");
     let rounds = args.next().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
     let file = std::fs::read(path).expect("the object can be read");
-    let kernel = KernelBtf::open().expect("the kernel's BTF can be opened");
+    let kernel = match &btf {
+        Some(path) => KernelBtf::from_file(path.as_ref()),
+        None => KernelBtf::open(),
+    };
+    let kernel = kernel.expect("the kernel's BTF can be opened");
     let (mut first, mut second) = (vec![0u8; 4 << 20], vec![0u8; 4 << 20]);
     let mut arena = Arena::new(&mut first);
     let object = Object::parse(&file).expect("the object is one");

@@ -303,7 +303,8 @@ impl<'obj> Elf<'obj> {
     pub(crate) fn symbol(&self, index: u32) -> Result<Symbol<'obj>, ObjectError> {
         let bad = ObjectError::BadSymbol { symbol: index };
         let symbol = self.symbol_table().get(index as usize).map_err(|_| bad)?;
-        let name = if symbol.st_name == 0 { Name::NONE } else { Name::at(self.symbol_names, symbol.st_name).ok_or(bad)? };
+        let name =
+            if symbol.st_name == 0 { Name::NONE } else { Name::at(self.symbol_names, symbol.st_name).ok_or(bad)? };
         let is_undefined = symbol.st_shndx == SHN_UNDEF;
         let section = (!is_undefined && symbol.st_shndx < SHN_LORESERVE).then_some(u32::from(symbol.st_shndx));
         Ok(Symbol {

@@ -154,10 +154,9 @@ impl fmt::Display for ObjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::NotElf => f.write_str("not an ELF file, or one that is cut short"),
-            Self::NotBpf { elf_type, machine } => write!(
-                f,
-                "not a 64-bit relocatable BPF object: ELF type {elf_type}, machine {machine}"
-            ),
+            Self::NotBpf { elf_type, machine } => {
+                write!(f, "not a 64-bit relocatable BPF object: ELF type {elf_type}, machine {machine}")
+            }
             Self::SymbolTable => f.write_str("object has no symbol table, or more than one"),
             Self::BadSection { section } => write!(f, "section [{section}] lies outside the file or has no name"),
             Self::BadSymbol { symbol } => write!(f, "symbol [{symbol}] does not exist or has no name"),
@@ -170,9 +169,7 @@ impl fmt::Display for ObjectError {
             Self::BadRelocations { section } => {
                 write!(f, "relocation section [{section}] is malformed or belongs to no section")
             }
-            Self::MapsWithoutBtf => {
-                f.write_str("section .maps needs BTF, which the object lacks: compile it with -g")
-            }
+            Self::MapsWithoutBtf => f.write_str("section .maps needs BTF, which the object lacks: compile it with -g"),
             Self::MapsNotInBtf => f.write_str("section .maps is not described in the object's BTF"),
             Self::BadMapDefinition { id } => write!(f, "map definition of type [{id}] is not a struct"),
             Self::StaticMap { id } => write!(f, "map of variable [{id}] is static, only global maps are supported"),

@@ -159,9 +159,7 @@ fn find_extern(local: &Types<'_>, name: &[u8]) -> Result<Option<TypeId>, ObjectE
     const EXTERN: u32 = 2;
     for ty in local.btf().iter() {
         let ty = ty?;
-        if matches!(ty.kind(), Kind::Var | Kind::Func)
-            && ty.linkage() == EXTERN
-            && local.string_is(ty.name_off(), name)
+        if matches!(ty.kind(), Kind::Var | Kind::Func) && ty.linkage() == EXTERN && local.string_is(ty.name_off(), name)
         {
             return Ok(Some(ty.id()));
         }

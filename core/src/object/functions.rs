@@ -150,8 +150,11 @@ pub(crate) struct SortedRels<'obj> {
 impl<'obj> SortedRels<'obj> {
     /// The entries whose offset lies in `start..end`, in bytes.
     pub(crate) fn range(self, start: u64, end: u64) -> impl Iterator<Item = Rel> + use<'obj> {
-        let (first, past) =
-            if self.is_sorted { (self.rels.lower_bound(start), self.rels.lower_bound(end)) } else { (0, self.rels.len()) };
+        let (first, past) = if self.is_sorted {
+            (self.rels.lower_bound(start), self.rels.lower_bound(end))
+        } else {
+            (0, self.rels.len())
+        };
         (first..past)
             .map_while(move |number| self.rels.get(number))
             .filter(move |rel| (start..end).contains(&rel.offset))
@@ -278,9 +281,8 @@ fn attach_records(
         let Some(records) = sections.next() else { break };
         let Some(name) = btf.own_string(records.name_off) else { continue };
         let is_it = |code: &mut [CodeSection], at: usize| {
-            code.get_mut(at).is_some_and(|section| {
-                object.section_name(section.section()) == name && *place_of(section) == 0
-            })
+            code.get_mut(at)
+                .is_some_and(|section| object.section_name(section.section()) == name && *place_of(section) == 0)
         };
         let mut found = (cursor..code.len().min(cursor + STEPS)).find(|&at| is_it(code, at));
         if found.is_none() {

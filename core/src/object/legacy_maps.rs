@@ -3,10 +3,10 @@
 //! libbpf gave them up with 1.0; cilium/ebpf's and aya-ebpf's objects still have them. The first five words are the
 //! same everywhere: type, key size, value size, entries, flags. aya's go on with an id and how to pin.
 
+use super::Object;
 use super::elf::Section;
 use super::error::ObjectError;
 use super::maps::{Map, MapOrigin, Pinning};
-use super::Object;
 use crate::arena::Growing;
 
 /// Bytes of the five words that every definition has.

@@ -51,15 +51,8 @@ impl<'obj> Object<'obj> {
     pub fn parse(file: &'obj [u8]) -> Result<Self, ObjectError> {
         let elf = Elf::parse(file)?;
         let endian = elf.endian();
-        let mut object = Self {
-            elf,
-            btf: None,
-            btf_at: 0,
-            btf_bytes: &[],
-            ext: BtfExt::empty(endian),
-            license: &[],
-            version: 0,
-        };
+        let mut object =
+            Self { elf, btf: None, btf_at: 0, btf_bytes: &[], ext: BtfExt::empty(endian), license: &[], version: 0 };
         let mut ext = None;
         for section in elf.sections() {
             let section = section?;
@@ -170,11 +163,7 @@ impl<'buf> Declared<'buf> {
     ///
     /// # Errors
     /// [`ObjectError`]
-    pub fn read(
-        object: &Object<'_>,
-        local: Option<&Types<'_>>,
-        arena: &mut Arena<'buf>,
-    ) -> Result<Self, ObjectError> {
+    pub fn read(object: &Object<'_>, local: Option<&Types<'_>>, arena: &mut Arena<'buf>) -> Result<Self, ObjectError> {
         let (code, functions) = functions::read(object, arena)?;
         let externs = externs::read(object, local, arena)?;
         let maps = maps::read(object, local, externs, arena)?;

@@ -384,13 +384,7 @@ const fn exact(name: &'static str, prog_type: ProgType, attach_type: AttachType,
     Row { name, takes_target: false, prog_type, attach_type, flags, form: Form::Manual }
 }
 
-const fn with_target(
-    name: &'static str,
-    prog_type: ProgType,
-    attach_type: AttachType,
-    flags: u8,
-    form: Form,
-) -> Row {
+const fn with_target(name: &'static str, prog_type: ProgType, attach_type: AttachType, flags: u8, form: Form) -> Row {
     Row { name, takes_target: true, prog_type, attach_type, flags, form }
 }
 
@@ -575,10 +569,7 @@ mod tests {
             (b"kretprobe/f+8", Target::Malformed),
             (b"kretprobe/f", Target::Kprobe { function: b"f", offset: 0, is_return: true }),
             (b"kprobe.multi/tcp_*", Target::KprobeMulti { pattern: b"tcp_*", is_return: false, is_session: false }),
-            (
-                b"kprobe.session/tcp_?",
-                Target::KprobeMulti { pattern: b"tcp_?", is_return: false, is_session: true },
-            ),
+            (b"kprobe.session/tcp_?", Target::KprobeMulti { pattern: b"tcp_?", is_return: false, is_session: true }),
             (b"ksyscall/openat", Target::Ksyscall { name: b"openat", is_return: false }),
             (b"kretsyscall/openat", Target::Ksyscall { name: b"openat", is_return: true }),
             (
@@ -589,10 +580,7 @@ mod tests {
                 b"uretprobe.s/libc.so.6:malloc",
                 Target::Uprobe { path: b"libc.so.6", function: b"malloc", offset: 0, is_return: true },
             ),
-            (
-                b"uprobe/a:operator+",
-                Target::Uprobe { path: b"a", function: b"operator+", offset: 0, is_return: false },
-            ),
+            (b"uprobe/a:operator+", Target::Uprobe { path: b"a", function: b"operator+", offset: 0, is_return: false }),
             (b"uprobe//bin/bash", Target::Malformed),
             (b"uretprobe/a:b+4", Target::Malformed),
             (
@@ -603,10 +591,7 @@ mod tests {
                 b"uprobe.session/a:b*",
                 Target::UprobeMulti { path: b"a", pattern: b"b*", is_return: false, is_session: true },
             ),
-            (
-                b"usdt/libc.so.6:libc:setjmp",
-                Target::Usdt { path: b"libc.so.6", provider: b"libc", name: b"setjmp" },
-            ),
+            (b"usdt/libc.so.6:libc:setjmp", Target::Usdt { path: b"libc.so.6", provider: b"libc", name: b"setjmp" }),
             (b"usdt/libc.so.6:libc", Target::Malformed),
             (b"tp/sched/sched_switch", Target::Tracepoint { category: b"sched", name: b"sched_switch" }),
             (b"tracepoint/sched", Target::Malformed),

@@ -5,7 +5,10 @@
 //! Object x Kept --prepare_again--> Prepared   declarations are read again, no type of the kernel is visited
 //! ```
 
-use super::{InModule, Options, PrepareError, Prepared, declarations};
+use super::plan::declarations;
+use super::prepared::Prepared;
+use super::queries::InModule;
+use super::{Options, PrepareError};
 use crate::arena::Arena;
 use crate::btf::lookup::Answers;
 use crate::object::Object;

@@ -45,6 +45,7 @@ const CHUNK: usize = 2048;
 const MAX_LAYOUT: usize = 512;
 
 /// Why a source cannot be tailored.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamError<E> {

@@ -37,7 +37,7 @@ library=$("$here/../../build.sh" thumbv7em-none-eabihf -p corelo-freestanding \
 
 out=$target_dir/thumbv7em-none-eabihf/firmware-${CORELO_FIRMWARE:-small}.elf
 arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16 -std=c11 -Os -Wall -Wextra -Werror \
-    -ffreestanding -fno-tree-loop-distribute-patterns -ffunction-sections -fdata-sections -nostdlib -Wl,--gc-sections -Wl,-T,"$here/link.ld" "${defines[@]}" \
+    -ffreestanding -fno-tree-loop-distribute-patterns -ffunction-sections -fdata-sections -nostdlib -Wl,--gc-sections -Wl,-z,noexecstack -Wl,-T,"$here/link.ld" "${defines[@]}" \
     -DOBJECT="\"$object\"" -DBTF="\"$btf\"" -o "$out" "$here/main.c" "$here/input.S" "$library"
 echo "firmware=$out"
 arm-none-eabi-size -A "$out" | awk '$1 == ".text" || $1 == ".rodata" { sum += $2 } END { print "text_rodata_bytes=" sum }'

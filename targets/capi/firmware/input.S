@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The stack is not code.
-    .section .note.GNU-stack, "", %progbits
 // The object and the kernel's BTF, as they would lie in flash; the paths come from the command line (-DOBJECT=... -DBTF=...).
     .section .input, "a"
     .balign 8

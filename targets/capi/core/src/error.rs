@@ -131,7 +131,12 @@ pub type CoreFailure = Failure<Words>;
 impl CoreFailure {
     /// A wrong argument.
     pub const fn argument(text: &'static str) -> Self {
-        Self::new(Code::Argument, Words::Text(text))
+        Self::text(Code::Argument, text)
+    }
+
+    /// A failure known before. Without the feature `words` the text takes no room in the library.
+    pub const fn text(code: Code, text: &'static str) -> Self {
+        Self::new(code, Words::Text(if cfg!(feature = "words") { text } else { "" }))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use corelo_core::object::MapOrigin;
 
-use crate::error::{Code, CoreFailure, Error, Words, finish};
+use crate::error::{Code, CoreFailure, Error, finish};
 use crate::memory::{Text, store};
 use crate::prepared::Prepared;
 
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn corelo_map_info(
     let ask = || {
         // SAFETY: NULL or valid, the caller's promise.
         let prepared = unsafe { prepared.as_ref() }.ok_or(CoreFailure::argument("prepared is NULL"))?;
-        let nothing = CoreFailure::new(Code::NotFound, Words::Text("there is no map of this number"));
+        let nothing = CoreFailure::text(Code::NotFound, "there is no map of this number");
         let map = prepared.inner.maps().get(map).ok_or(nothing)?;
         let data = match map.origin() {
             MapOrigin::Data(_) => map.initial_data(prepared.inner.object()),

@@ -8,7 +8,7 @@ use corelo_core::object::Function;
 use corelo_core::object::section_name::{parse, parse_older, split_optional};
 use corelo_core::prepare::AttachTarget;
 
-use crate::error::{Code, CoreFailure, Error, Words, finish};
+use crate::error::{Code, CoreFailure, Error, finish};
 use crate::memory::{Text, buffer, store};
 use crate::prepared::Prepared;
 
@@ -63,7 +63,7 @@ pub struct Patch {
 }
 
 fn function(prepared: &Prepared, program: usize) -> Result<(usize, &'static Function), CoreFailure> {
-    let nothing = CoreFailure::new(Code::NotFound, Words::Text("there is no program of this number"));
+    let nothing = CoreFailure::text(Code::NotFound, "there is no program of this number");
     prepared.inner.declared().programs().nth(program).ok_or(nothing)
 }
 
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn corelo_link(
         let (Some(insns), Some(patches)) =
             (insns.get_mut(..linked.insns.len()), patches.get_mut(..linked.references.len()))
         else {
-            return Err(CoreFailure::new(Code::Space, Words::Text("too little room for the linked program")));
+            return Err(CoreFailure::text(Code::Space, "too little room for the linked program"));
         };
         for (place, insn) in insns.iter_mut().zip(linked.insns.iter()) {
             place.write(u64::from_ne_bytes(raw(*insn)));

@@ -1,0 +1,185 @@
+//! Which functions a program reaches, and where each goes.
+
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::arena::{Arena, Part};
+use crate::btf::{Kind, TypeId};
+use crate::insn::{INSN_SIZE, Insn, pseudo};
+use crate::limits::MAX_PROGRAM_INSNS;
+use crate::object::CodeSection;
+
+use super::{Code, LinkCause, LinkError, Linker};
+
+/// A function's place in a linked program.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Placement {
+    /// The number of the function.
+    pub function: u32,
+    /// The slot at which it starts.
+    pub insn_start: u32,
+    parent: u32,
+    resume: u32,
+}
+
+impl<'l> Linker<'l> {
+    /// Finds all functions that the program reaches, in the order in which they are appended, and whether any
+    /// instruction leads to one.
+    pub(super) fn lay_out<'s>(&self, number: usize, scratch: &mut Arena<'s>) -> Result<(&'s [Placement], bool), LinkError> {
+        let main = self.code(number);
+        let arena = main.arena();
+        let mut placements = scratch.grow::<Placement>(Part::Layout);
+        placements.push(Placement { function: number as u32, insn_start: 0, parent: 0, resume: 0 }).map_err(arena)?;
+        let mut end = main.function.insn_count();
+        let (mut current, mut insn_idx, mut code) = (0u32, 0u32, main);
+        let mut has_calls = false;
+        let mut exception_callback = self.exception_callback(&main)?;
+        loop {
+            let callee = match self.next_callee(&code, &mut insn_idx)? {
+                Some(callee) => callee,
+                // The program's end: what handles its exceptions is called by the kernel alone.
+                None if current == 0 => match exception_callback.take() {
+                    Some(callback) => callback,
+                    None => break,
+                },
+                None => {
+                    // A function's end: on with its caller, after the call.
+                    let place = placements.as_slice().get(current as usize).copied();
+                    let Some(place) = place else { break };
+                    (current, insn_idx) = (place.parent, place.resume);
+                    let parent = placements.as_slice().get(current as usize).map_or(0, |place| place.function);
+                    code = self.code(parent as usize);
+                    continue;
+                }
+            };
+            has_calls = true;
+            if placements.as_slice().iter().any(|place| place.function as usize == callee) {
+                continue;
+            }
+            let place = Placement { function: callee as u32, insn_start: end, parent: current, resume: insn_idx };
+            current = placements.len() as u32;
+            placements.push(place).map_err(arena)?;
+            code = self.code(callee);
+            insn_idx = 0;
+            end = end
+                .checked_add(code.function.insn_count())
+                .filter(|&end| end <= MAX_PROGRAM_INSNS)
+                .ok_or(main.error(0, LinkCause::TooManyInsns))?;
+        }
+        Ok((placements.finish().map_err(arena)?, has_calls))
+    }
+
+    /// The function that a declaration tag `exception_callback:NAME` on the program names (libbpf:
+    /// `bpf_prog_assign_exc_cb`). Two such tags on one program are the verifier's to refuse.
+    pub(super) fn exception_callback(&self, main: &Code<'l>) -> Result<Option<usize>, LinkError> {
+        // What throws is an extern, so most objects need not be looked through.
+        let Some(btf) = self.object.btf().filter(|_| !self.declared.externs.is_empty()) else { return Ok(None) };
+        let types = || btf.iter().map_while(Result::ok);
+        let is_main = |id: TypeId| {
+            types().find(|ty| ty.id() == id).is_some_and(|ty| {
+                ty.kind() == Kind::Func
+                    && btf.own_string(ty.name_off()) == Some(self.object.symbol_name(main.function.symbol()))
+            })
+        };
+        let mut names =
+            types().filter(|tag| tag.kind() == Kind::DeclTag && tag.component_idx() == -1).filter_map(|tag| {
+                let name = btf.own_string(tag.name_off())?.strip_prefix(b"exception_callback:")?;
+                is_main(tag.type_id()).then_some(name)
+            });
+        let (Some(name), None) = (names.next(), names.next()) else { return Ok(None) };
+        let found = self
+            .declared
+            .functions
+            .iter()
+            .position(|function| !function.is_program() && self.object.symbol_name(function.symbol()) == name);
+        found.map(Some).ok_or(main.error(0, LinkCause::NoExceptionCallback))
+    }
+
+    /// The function that the next call or function address from slot `insn_idx` on leads to; `insn_idx` is moved behind
+    /// it.
+    pub(super) fn next_callee(&self, code: &Code<'l>, insn_idx: &mut u32) -> Result<Option<usize>, LinkError> {
+        while *insn_idx < code.function.insn_count() {
+            let at = *insn_idx;
+            let Some(insn) = code.insn(at) else { return Ok(None) };
+            *insn_idx = at.saturating_add(if insn.is_ld_imm64() { 2 } else { 1 });
+            if let Some(callee) = self.callee(code, at, insn)? {
+                return Ok(Some(callee));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The function that this instruction calls or takes the address of.
+    pub(super) fn callee(&self, code: &Code<'l>, insn_idx: u32, insn: Insn) -> Result<Option<usize>, LinkError> {
+        let endian = self.object.endian();
+        let is_call = insn.is_call() && insn.src_reg(endian) == pseudo::CALL;
+        if !is_call && !insn.is_ld_imm64() {
+            return Ok(None);
+        }
+        let slot = code.function.insn_start().saturating_add(insn_idx);
+        let imm = i64::from(insn.imm(endian));
+        let Some(rel) = code.section.rels(self.object).of_insn(slot) else {
+            // A static function of the same section is called without a relocation.
+            if !is_call {
+                return Ok(None);
+            }
+            let target = i64::from(slot).saturating_add(imm).saturating_add(1);
+            let found = self.function_at(code.function.code(), target);
+            return found.map(Some).ok_or(code.error(insn_idx, LinkCause::NoFunction { symbol: None }));
+        };
+        let symbol = self.symbol(code, insn_idx, rel)?;
+        let section = symbol
+            .section
+            .and_then(|section| self.declared.code.binary_search_by_key(&section, CodeSection::section).ok());
+        let Some(section) = section else {
+            let is_lost = is_call && !symbol.is_extern();
+            return if is_lost {
+                Err(code.error(insn_idx, LinkCause::NoFunction { symbol: Some(rel.symbol) }))
+            } else {
+                Ok(None)
+            };
+        };
+        // A call's immediate counts instructions from the next one; an address's counts bytes.
+        let size = INSN_SIZE as i64;
+        let value = i64::try_from(symbol.value).unwrap_or(i64::MAX);
+        let target = if is_call {
+            (value / size).saturating_add(imm).saturating_add(1)
+        } else {
+            value.saturating_add(imm) / size
+        };
+        let found = self.function_at(section, target);
+        found.map(Some).ok_or(code.error(insn_idx, LinkCause::NoFunction { symbol: Some(rel.symbol) }))
+    }
+
+    /// The function of code section `code` that starts at slot `insn_idx` of it.
+    pub(super) fn function_at(&self, code: usize, insn_idx: i64) -> Option<usize> {
+        let insn_idx = u32::try_from(insn_idx).ok()?;
+        let functions = self.declared.functions;
+        let at = functions.partition_point(|function| (function.code(), function.insn_start()) < (code, insn_idx));
+        functions.get(at).filter(|found| found.code() == code && found.insn_start() == insn_idx).map(|_| at)
+    }
+
+    /// Points calls and function addresses to where the functions are now.
+    pub(super) fn apply_calls(&self, placements: &[Placement], insns: &mut [Insn]) -> Result<(), LinkError> {
+        let endian = self.object.endian();
+        for place in placements {
+            let code = self.code(place.function as usize);
+            let mut insn_idx = 0;
+            while insn_idx < code.function.insn_count() {
+                let Some(compiled) = code.insn(insn_idx) else { break };
+                let at = place.insn_start.saturating_add(insn_idx);
+                if let Some(callee) = self.callee(&code, insn_idx, compiled)? {
+                    let target = placements.iter().find(|place| place.function as usize == callee);
+                    let target = target.map_or(0, |place| place.insn_start);
+                    if let Some(insn) = insns.get_mut(at as usize) {
+                        insn.set_imm(target.wrapping_sub(at).wrapping_sub(1).cast_signed(), endian);
+                    }
+                }
+                insn_idx += if compiled.is_ld_imm64() { 2 } else { 1 };
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! What a program refers to: maps, global data, externs.
+
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::arena::{Arena, Part};
+use crate::insn::{Insn, pseudo};
+use crate::object::elf::Symbol;
+use crate::object::{
+    ARENA, ARENA_SECTION, CodeSection, Extern, ExternKind, Map, MapOrigin,
+};
+
+use super::{LinkCause, LinkError, Linker, Placement};
+
+
+
+/// What a reference stands for.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReferenceKind {
+    /// A map's descriptor; the number is the map's.
+    Map,
+    /// A map's descriptor with an offset into its value; the number is the map's.
+    MapValue,
+    /// A 64-bit load of an extern; the number is the extern's.
+    ExternLoad,
+    /// A call of an extern; the number is the extern's.
+    ExternCall,
+}
+
+/// An instruction whose immediate the loader fills in.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Reference {
+    /// The slot in the linked program.
+    pub insn_idx: u32,
+    number: u16,
+    kind: u16,
+}
+
+impl Reference {
+    /// What it stands for.
+    #[must_use]
+    pub fn kind(&self) -> ReferenceKind {
+        match self.kind {
+            0 => ReferenceKind::Map,
+            1 => ReferenceKind::MapValue,
+            2 => ReferenceKind::ExternLoad,
+            _ => ReferenceKind::ExternCall,
+        }
+    }
+
+    /// The number of the map or extern.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        usize::from(self.number)
+    }
+}
+
+impl<'l> Linker<'l> {
+    /// Turns relocations against maps, data and externs into references.
+    pub(super) fn apply_references<'s>(
+        &self,
+        placements: &[Placement],
+        insns: &mut [Insn],
+        scratch: &mut Arena<'s>,
+    ) -> Result<&'s [Reference], LinkError> {
+        let mut references = scratch.grow::<Reference>(Part::References);
+        for place in placements {
+            let code = self.code(place.function as usize);
+            for rel in code.rels(self.object) {
+                let insn_idx = code.insn_idx(rel.offset);
+                let symbol = self.symbol(&code, insn_idx, rel)?;
+                let at = place.insn_start.saturating_add(insn_idx) as usize;
+                let Some(pair) = insns.get_mut(at..) else { continue };
+                let applied = self.apply_reference(pair, &symbol).map_err(|cause| code.error(insn_idx, cause))?;
+                if let Some((kind, number)) = applied {
+                    let reference = Reference { insn_idx: at as u32, number, kind: kind as u16 };
+                    references.push(reference).map_err(code.arena())?;
+                }
+            }
+        }
+        Ok(references.finish().map_err(self.code(0).arena())?)
+    }
+
+    pub(super) fn apply_reference(
+        &self,
+        insns: &mut [Insn],
+        symbol: &Symbol<'_>,
+    ) -> Result<Option<(ReferenceKind, u16)>, LinkCause> {
+        let endian = self.object.endian();
+        let (first, rest) = insns.split_first_mut().ok_or(LinkCause::BadLdImm64)?;
+        if first.is_call() {
+            if !symbol.is_extern() {
+                return Ok(None);
+            }
+            let (number, _) = self.find_extern(symbol)?;
+            first.set_src_reg(pseudo::KFUNC_CALL, endian);
+            first.set_imm(0, endian);
+            return Ok(Some((ReferenceKind::ExternCall, number)));
+        }
+        if !first.is_ld_imm64() {
+            return Err(LinkCause::UnsupportedInsn { code: first.code });
+        }
+        let second = rest.first_mut().ok_or(LinkCause::BadLdImm64)?;
+        if symbol.is_extern() {
+            let (number, ext) = self.find_extern(symbol)?;
+            first.set_imm(0, endian);
+            second.set_imm(0, endian);
+            if ext.kind() != ExternKind::Kconfig {
+                return Ok(Some((ReferenceKind::ExternLoad, number)));
+            }
+            first.set_src_reg(pseudo::MAP_VALUE, endian);
+            second.set_imm(ext.data_range().0.cast_signed(), endian);
+            let map = self.find_map(symbol, |map| map.origin() == MapOrigin::Kconfig)?;
+            return Ok(Some((ReferenceKind::MapValue, map)));
+        }
+        let section = symbol.section.ok_or(LinkCause::UndefinedSymbol { symbol: symbol.index })?;
+        if self.declared.code.binary_search_by_key(&section, CodeSection::section).is_ok() {
+            // A function's address: the rest is done where its place is known.
+            first.set_src_reg(pseudo::FUNC, endian);
+            return Ok(None);
+        }
+        let mut in_section = self.declared.maps.iter().filter(|map| map.section() == section);
+        match in_section.next().map(Map::origin) {
+            None if self.object.section_name(section) != ARENA_SECTION => {
+                Err(LinkCause::UnsupportedSection { symbol: symbol.index })
+            }
+            origin @ (None | Some(MapOrigin::Data(_))) => {
+                let map = self.find_map(symbol, |map| match origin {
+                    None => map.map_type == ARENA,
+                    Some(_) => map.section() == section,
+                })?;
+                let offset = first.imm(endian).wrapping_add(symbol.value as i32);
+                first.set_src_reg(pseudo::MAP_VALUE, endian);
+                first.set_imm(0, endian);
+                second.set_imm(offset, endian);
+                Ok(Some((ReferenceKind::MapValue, map)))
+            }
+            Some(_) => {
+                let is_it = |map: &Map| {
+                    map.section() == section && map.section_offset() == symbol.value && map.origin() != MapOrigin::Inner
+                };
+                let map = self.find_map(symbol, is_it)?;
+                first.set_src_reg(pseudo::MAP_FD, endian);
+                first.set_imm(0, endian);
+                second.set_imm(0, endian);
+                Ok(Some((ReferenceKind::Map, map)))
+            }
+        }
+    }
+
+    pub(super) fn find_map(&self, symbol: &Symbol<'_>, is_it: impl Fn(&Map) -> bool) -> Result<u16, LinkCause> {
+        let found = self.declared.maps.iter().position(is_it);
+        found.and_then(|number| u16::try_from(number).ok()).ok_or(LinkCause::NoMap { symbol: symbol.index })
+    }
+
+    pub(super) fn find_extern(&self, symbol: &Symbol<'_>) -> Result<(u16, &'l Extern), LinkCause> {
+        let undefined = LinkCause::UndefinedSymbol { symbol: symbol.index };
+        let number = self.declared.externs.iter().position(|ext| ext.symbol() == symbol.index).ok_or(undefined)?;
+        let ext = self.declared.externs.get(number).ok_or(undefined)?;
+        Ok((u16::try_from(number).map_err(|_| undefined)?, ext))
+    }
+}

@@ -1,0 +1,98 @@
+//! An object whose vmlinux was searched: modules may be, one in memory at a time.
+
+use crate::arena::Arena;
+use crate::btf::lookup::{Answers, Questions};
+use crate::btf::{Btf, Types};
+use crate::object::{Declared, Object};
+use crate::relo::resolve::{Deciding, VMLINUX};
+
+use super::prepared::Prepared;
+use super::queries::{InModule, OWNER_EXTERN, OWNER_MASK, extern_is_compatible};
+use super::{Options, PrepareError, kernel_error};
+
+/// An object whose vmlinux was searched, and whose modules may be.
+#[derive(Debug)]
+pub struct Searched<'a> {
+    pub(super) object: Object<'a>,
+    pub(super) options: Options,
+    pub(super) local: Option<Types<'a>>,
+    pub(super) declared: Declared<'a>,
+    pub(super) decisions: Deciding<'a>,
+    pub(super) questions: Questions<'a>,
+    pub(super) answers: Answers<'a>,
+    pub(super) in_modules: &'a mut [InModule],
+    pub(super) visited: u32,
+}
+
+impl<'a> Searched<'a> {
+    /// Whether relocations are left whose root type vmlinux does not have, or programs and externs whose target it does
+    /// not have: modules may have it.
+    #[must_use]
+    pub fn wants_modules(&self) -> bool {
+        self.decisions.is_pending() || self.in_modules.iter().any(|open| open.module == VMLINUX)
+    }
+
+    /// First of two looks at the module that has the number `module` (from 1), whose BTF is split on vmlinux. Its
+    /// index lives in `scratch`, so that one module is in memory at a time.
+    ///
+    /// # Errors
+    /// [`PrepareError::Kernel`], [`PrepareError::Arena`]
+    pub fn weigh_module(&mut self, blob: &[u8], module: u16, scratch: &mut Arena<'_>) -> Result<(), PrepareError> {
+        self.look_at_module(blob, scratch, |decisions, local, answers, _| {
+            decisions.weigh_module(local, answers, module);
+        })
+    }
+
+    /// Second look at a module, when all have been weighed.
+    ///
+    /// # Errors
+    /// As [`Searched::weigh_module`].
+    pub fn search_module(&mut self, blob: &[u8], module: u16, scratch: &mut Arena<'_>) -> Result<(), PrepareError> {
+        let declared = self.declared;
+        self.look_at_module(blob, scratch, |decisions, local, answers, in_modules| {
+            decisions.resolve_module(local, answers, module);
+            for open in in_modules.iter_mut().filter(|open| open.module == VMLINUX) {
+                let Some(found) = answers.of(open.owner).first() else { continue };
+                if open.owner & OWNER_MASK == OWNER_EXTERN {
+                    let ext = declared.externs.get((open.owner & !OWNER_MASK) as usize);
+                    let fits = ext.is_some_and(|ext| extern_is_compatible(local, ext, answers.types(), found.id));
+                    open.is_incompatible = u16::from(!fits);
+                }
+                (open.id, open.module) = (found.id.0, module);
+            }
+        })?;
+        Ok(())
+    }
+
+    fn look_at_module(
+        &mut self,
+        blob: &[u8],
+        scratch: &mut Arena<'_>,
+        look: impl FnOnce(&mut Deciding<'a>, &Types<'_>, &Answers<'_>, &mut [InModule]),
+    ) -> Result<(), PrepareError> {
+        let Some(local) = &self.local else { return Ok(()) };
+        // A scratch copy of the base view gives the module's types a lifetime of their own.
+        let base = *self.answers.types();
+        let mut scratch = scratch.scratch();
+        let btf = Btf::parse_split(blob, &base).map_err(kernel_error)?;
+        let answers = self.questions.ask(btf, Some(&base), self.options.stride, &mut scratch).map_err(kernel_error)?;
+        self.visited = self.visited.saturating_add(answers.visited());
+        look(&mut self.decisions, local, &answers, self.in_modules);
+        Ok(())
+    }
+
+    /// Ends the search.
+    #[must_use]
+    pub fn finish(self) -> Prepared<'a> {
+        Prepared {
+            object: self.object,
+            local: self.local,
+            declared: self.declared,
+            decisions: self.decisions.settle(),
+            queries_len: self.questions.len(),
+            answers: Some(self.answers),
+            in_modules: self.in_modules,
+            visited: self.visited,
+        }
+    }
+}
