@@ -207,6 +207,9 @@ static void info(void) {
     say_first_line("sysctl.bpf_jit_enable", "/proc/sys/net/core/bpf_jit_enable");
     say_first_line("lockdown", "/sys/kernel/security/lockdown");
     say_first_line("uptime_s", "/proc/uptime");
+    char space[64] = "";
+    if (readlink("/proc/self/ns/mnt", space, sizeof space - 1) > 0)
+        say("CORELO-INFO mount_namespace=%s\n", space);
 
     struct rlimit memlock;
     getrlimit(RLIMIT_MEMLOCK, &memlock);

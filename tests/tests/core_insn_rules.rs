@@ -110,6 +110,17 @@ fn target_ptr32(btf: &mut BtfBuilder) {
     btf.struct_("s", 8, &[Member::at("f", ptr, 4)]);
 }
 
+/// The search tests the first bytes of names before all else, and a flavour is the second byte of a name of one letter.
+fn target_flavoured(btf: &mut BtfBuilder) {
+    let ty = uint(btf, 4);
+    btf.struct_("s___kernel", 12, &[Member::at("f", ty, 8)]);
+}
+
+fn local_flavoured(btf: &mut BtfBuilder) -> u32 {
+    let ty = uint(btf, 4);
+    btf.struct_("s___mine", 4, &[Member::at("f", ty, 0)])
+}
+
 fn local_enum(btf: &mut BtfBuilder) -> u32 {
     btf.enum_("e", 4, false, &[("A", 1)])
 }
@@ -134,6 +145,14 @@ fn enum_case(
 fn cases() -> Vec<Case> {
     let ldx = |width, off| Insn::ldx(width, 0, 1, off);
     let mut cases = vec![
+        Case {
+            target: target_flavoured,
+            ..case("a target's flavour on one letter", Insn::mov64_imm(3, 0), BYTE_OFFSET, insns(&[Insn::mov64_imm(3, 8)]))
+        },
+        Case {
+            local: local_flavoured,
+            ..case("a local flavour on one letter", Insn::mov64_imm(3, 0), BYTE_OFFSET, insns(&[Insn::mov64_imm(3, 8)]))
+        },
         case("a 32-bit move", Insn::mov32_imm(3, 0), BYTE_OFFSET, insns(&[Insn::mov32_imm(3, 8)])),
         case("a 64-bit move", Insn::mov64_imm(3, 0), BYTE_OFFSET, insns(&[Insn::mov64_imm(3, 8)])),
         case("a 64-bit addition", Insn::add64_imm(3, 0), BYTE_OFFSET, insns(&[Insn::add64_imm(3, 8)])),

@@ -127,9 +127,12 @@ impl Query {
         }
     }
 
-    /// The first two bytes of the names it wants; the second is NUL for a name of one byte.
+    /// The first two bytes of the names it wants, without flavour; the second is NUL for a name of one byte.
     pub(crate) fn first_bytes(&self, names: &[u8]) -> [u8; 2] {
-        let name = self.name(names);
+        let name = match self.prefix() {
+            Prefix::Root => essential(self.name(names)),
+            _ => self.name(names),
+        };
         let mut bytes = self.prefix().bytes().iter().chain(name).copied();
         [bytes.next().unwrap_or(0), bytes.next().unwrap_or(0)]
     }
@@ -224,7 +227,12 @@ impl<'q> Questions<'q> {
             if query.kind == Kind::Enum.number() {
                 kinds |= 1 << Kind::Enum64.number();
             }
-            first_bytes.add(query.first_bytes(names));
+            let [first, second] = query.first_bytes(names);
+            first_bytes.add([first, second]);
+            if second == 0 {
+                // A name of one byte may have a flavour in the target.
+                first_bytes.add([first, b'_']);
+            }
         }
         Self { queries, names, kinds, first_bytes }
     }

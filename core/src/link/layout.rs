@@ -154,11 +154,8 @@ impl<'l> Linker<'l> {
     }
 
     /// The function of code section `code` that starts at slot `insn_idx` of it.
-    pub(super) fn function_at(&self, code: usize, insn_idx: i64) -> Option<usize> {
-        let insn_idx = u32::try_from(insn_idx).ok()?;
-        let functions = self.declared.functions;
-        let at = functions.partition_point(|function| (function.code(), function.insn_start()) < (code, insn_idx));
-        functions.get(at).filter(|found| found.code() == code && found.insn_start() == insn_idx).map(|_| at)
+    fn function_at(&self, code: usize, insn_idx: i64) -> Option<usize> {
+        self.declared.function_at(code, u32::try_from(insn_idx).ok()?)
     }
 
     /// Points calls and function addresses to where the functions are now.

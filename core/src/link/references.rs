@@ -132,7 +132,8 @@ impl<'l> Linker<'l> {
                     None => map.map_type == ARENA,
                     Some(_) => map.section() == section,
                 })?;
-                let offset = first.imm(endian).wrapping_add(symbol.value as i32);
+                let value = i32::try_from(symbol.value).map_err(|_| LinkCause::NoMap { symbol: symbol.index })?;
+                let offset = first.imm(endian).wrapping_add(value);
                 first.set_src_reg(pseudo::MAP_VALUE, endian);
                 first.set_imm(0, endian);
                 second.set_imm(offset, endian);

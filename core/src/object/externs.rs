@@ -104,6 +104,9 @@ pub(super) fn read<'buf>(
         } else {
             0
         };
+        if externs.len() >= usize::from(u16::MAX) - 1 {
+            return Err(ObjectError::TooMany);
+        }
         externs.push(Extern {
             symbol: symbol.index,
             type_id: type_id.0,
@@ -113,9 +116,6 @@ pub(super) fn read<'buf>(
             is_weak: u8::from(symbol.is_weak()),
             reserved: 0,
         })?;
-    }
-    if externs.len() >= usize::from(u16::MAX) {
-        return Err(ObjectError::TooMany);
     }
     let externs = externs.finish()?;
     if let Some(local) = local {

@@ -176,6 +176,13 @@ impl<'buf> Declared<'buf> {
         self.functions
     }
 
+    /// The number of the function that starts at slot `insn_start` of code section `code`.
+    pub(crate) fn function_at(&self, code: usize, insn_start: u32) -> Option<usize> {
+        let at = self.functions.partition_point(|found| (found.code(), found.insn_start()) < (code, insn_start));
+        let found = self.functions.get(at)?;
+        (found.code() == code && found.insn_start() == insn_start).then_some(at)
+    }
+
     /// The programs among them, each with its number as a function.
     pub fn programs(&self) -> impl Iterator<Item = (usize, &'buf Function)> + use<'buf> {
         self.functions.iter().enumerate().filter(|(_, function)| function.is_program())

@@ -105,9 +105,6 @@ impl<'buf> Declared<'buf> {
     /// The number of the function that starts at byte `offset` of a section.
     pub(crate) fn function_of(&self, section: u32, offset: u64) -> Option<usize> {
         let code = self.code.binary_search_by_key(&section, CodeSection::section).ok()?;
-        let insn_start = offset / crate::insn::INSN_SIZE as u64;
-        self.functions
-            .iter()
-            .position(|function| function.code() == code && u64::from(function.insn_start()) == insn_start)
+        self.function_at(code, u32::try_from(offset / crate::insn::INSN_SIZE as u64).ok()?)
     }
 }

@@ -2,10 +2,11 @@
 
 use super::pairs::{Pair, find};
 use crate::arena::{ArenaFull, Growing};
+use crate::btf::header::MAGIC;
 use crate::btf::{FIXED, Info, Kind, Type, TypeId};
 use crate::bytes::{Endian, u16_bytes, u32_bytes};
 
-const MAGIC: u16 = 0xeb9f;
+
 /// Bytes of the header.
 pub(super) const HEADER: usize = 24;
 

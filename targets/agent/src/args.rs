@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use corelo_core::prepare::Prepared;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
@@ -49,12 +50,32 @@ pub(crate) struct Options {
     pub(crate) skip: Vec<String>,
     pub(crate) seconds: Option<Duration>,
     pub(crate) record: Option<String>,
+    /// Maps whose entries `run` prints at its end.
+    pub(crate) dump: Vec<String>,
     /// Further OBJECTs of `min-btf`.
     pub(crate) more_files: Vec<PathBuf>,
     /// Whether the kernel's BTF is read piece by piece.
     pub(crate) stream: bool,
     /// Bytes of the window.
     pub(crate) window: Option<usize>,
+}
+
+impl Options {
+    /// Whether `--skip` names this program.
+    pub(crate) fn skips(&self, program: &[u8]) -> bool {
+        self.skip.iter().any(|skipped| skipped.as_bytes() == program)
+    }
+
+    /// Whether every `--skip` names a program of the object.
+    pub(crate) fn check_skipped(&self, prepared: &Prepared<'_>, file: &str) -> Result<(), Failure> {
+        let is_known = |skipped: &str| {
+            prepared.declared().programs().any(|(_, program)| prepared.function_name(program) == skipped.as_bytes())
+        };
+        match self.skip.iter().find(|skipped| !is_known(skipped)) {
+            Some(unknown) => Err(Failure::Usage(format!("--skip {unknown}: {file} has no such program"))),
+            None => Ok(()),
+        }
+    }
 }
 
 const HELP: &str = "\
@@ -87,7 +108,7 @@ impl Command {
     fn usage(self) -> String {
         let (usage, options) = match self {
             Self::Run => (
-                "corelo run [OBJECT] [--btf FILE] [--for SECONDS] [--json] [--record STRUCT]
+                "corelo run [OBJECT] [--btf FILE] [--for SECONDS] [--json] [--record STRUCT] [--dump MAP]... [--skip PROGRAM]...
 
 Loads OBJECT, attaches every program and prints the records of each ring buffer until Ctrl-C, then a summary.
 Without OBJECT, prints every exec and exit of a process. Needs root or CAP_BPF and CAP_PERFMON.",
@@ -96,7 +117,10 @@ Without OBJECT, prints every exec and exit of a process. Needs root or CAP_BPF a
   --stream                read the kernel's BTF piece by piece, instead of having it mapped or in memory
   --window BYTES          so much of it at a time (default: 16384)
   --json                  one JSON object a line
-  --record STRUCT         print records field by field, as this struct of the object has them",
+  --record STRUCT         print records field by field, as this struct of the object has them
+  --dump MAP              at the end print each entry of this map, key and value in hex (with --json
+                          {\"map\":NAME,\"key\":HEX,\"value\":HEX}); may be repeated
+  --skip PROGRAM          leave this program out; may be repeated",
             ),
             Self::Load => (
                 "corelo load OBJECT [--btf FILE] [--skip PROGRAM]... [--json]
@@ -179,8 +203,8 @@ Prints the types of a BTF file that have this name.",
             "json" => matches!(self, Self::Run | Self::Load | Self::Relocs | Self::Budget),
             "out" => matches!(self, Self::Insns | Self::MinBtf),
             "emit" => self == Self::Budget,
-            "skip" => self == Self::Load,
-            "for" | "record" => self == Self::Run,
+            "skip" => matches!(self, Self::Run | Self::Load),
+            "for" | "record" | "dump" => self == Self::Run,
             _ => false,
         }
     }
@@ -253,6 +277,7 @@ fn read_options(command: Command, parser: &mut Parser) -> Result<Request, Troubl
             Arg::Long("arena") => options.arena = Some(parser.value()?.parse()?),
             Arg::Long("skip") => options.skip.push(parser.value()?.string()?),
             Arg::Long("record") => options.record = Some(parser.value()?.string()?),
+            Arg::Long("dump") => options.dump.push(parser.value()?.string()?),
             Arg::Long("for") => {
                 let text = parser.value()?.string()?;
                 let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -321,6 +346,7 @@ mod tests {
             "btf find f task_struct",
             "min-btf a b --btf f --base g -o h",
             "run x.o --stream --window 4096",
+            "run x.o --dump a --dump b --skip c",
         ] {
             assert!(matches!(words(line), Ok(Request::Run(..))), "{line}");
         }
@@ -340,6 +366,7 @@ mod tests {
             "btf show f",
             "btf find f",
             "load a --for 3",
+            "load a --dump m",
             "run --for never",
             "run --for -1",
             "budget a --emit c",

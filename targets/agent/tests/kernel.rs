@@ -131,6 +131,41 @@ fn run_prints_an_objects_own_records() {
 }
 
 #[test]
+fn run_dumps_the_maps_that_it_is_asked_for() {
+    if !has_kernel() {
+        return;
+    }
+    // A raw tracepoint that counts system calls in the one element of an array.
+    let object = fixture("obj_run-el.o");
+    let skipped = ["run_xdp", "run_tc", "run_socket", "run_cgroup_egress", "run_cgroup_sock"];
+    let mut args = vec!["run", &object, "--for", "0.3", "--dump", "runs"];
+    args.extend(skipped.iter().flat_map(|program| ["--skip", program]));
+    let as_text = corelo(&args);
+    assert_eq!(as_text.code, 0, "{}", as_text.stderr);
+    let entries: Vec<_> = as_text.stdout.lines().filter(|line| line.starts_with("runs: ")).collect();
+    assert_eq!(entries.len(), 1, "{}", as_text.stdout);
+    assert!(entries[0].starts_with("runs: key 00000000 value "), "{}", entries[0]);
+
+    args.push("--json");
+    let as_json = corelo(&args);
+    assert_eq!(as_json.code, 0, "{}", as_json.stderr);
+    let rows = lines(&as_json.stdout);
+    let entries: Vec<_> = rows.iter().filter(|row| row["map"] == "runs").collect();
+    assert_eq!((entries.len(), &entries[0]["key"]), (1, &"00000000".into()));
+    let count = entries[0]["value"].as_str().unwrap();
+    assert_eq!(count.len(), 16);
+    assert_ne!(count, "0000000000000000", "no system call in 0.3 seconds");
+    let summary = &rows.last().unwrap()["summary"];
+    assert_eq!((&summary["programs"], &summary["attached"]), (&1.into(), &1.into()));
+
+    for (option, name) in [("--dump", "no_such_map"), ("--skip", "no_such_program")] {
+        let unknown = corelo(&["run", &object, "--for", "0.1", option, name]);
+        assert_eq!(unknown.code, 2, "{}", unknown.stderr);
+        assert!(unknown.stderr.contains(name), "{}", unknown.stderr);
+    }
+}
+
+#[test]
 fn an_ordinary_user_is_told_what_is_missing() {
     if !has_kernel() {
         return;

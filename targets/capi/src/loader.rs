@@ -18,9 +18,7 @@ use corelo_loader::maps::Memlock;
 use corelo_loader::programs::GrowingLog;
 use corelo_loader::report::{LoadReport, Name, NoKernelBtf, ObjectReport};
 
-use crate::failure::{
-    LoaderFailure, argument, attach_failure, btf_failure, from_core, load_failure, state, string,
-};
+use crate::failure::{LoaderFailure, argument, attach_failure, btf_failure, from_core, load_failure, state, string};
 use crate::options::{Checked, Options};
 
 /// Something on the heap that others borrow from for as long as it lives, whatever the compiler sees.
@@ -204,9 +202,8 @@ fn measure(
         let memory = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size) };
         let mut arena = Arena::new(memory);
         let tried = prepare(bytes, file, options, btf, &mut arena).and_then(|prepared| {
-            with_options(options, name, |load| rehearse(&prepared, load, &mut arena)).map_err(|error| {
-                load_failure(error, format!("{file}: {}", LoadReport { prepared: &prepared, error }))
-            })
+            with_options(options, name, |load| rehearse(&prepared, load, &mut arena))
+                .map_err(|error| load_failure(error, format!("{file}: {}", LoadReport { prepared: &prepared, error })))
         });
         match tried {
             Ok(()) => return Ok(arena.high_water()),
@@ -264,8 +261,8 @@ fn prepare(
     };
     // SAFETY: the caller keeps the BTF for longer than what is prepared with it.
     let blob: &'static [u8] = unsafe { blob.get() };
-    let kernel = Btf::parse(blob)
-        .map_err(|error| Failure::new(Code::KernelBtf, format!("the kernel's BTF: {error}")))?;
+    let kernel =
+        Btf::parse(blob).map_err(|error| Failure::new(Code::KernelBtf, format!("the kernel's BTF: {error}")))?;
     let mut searched = plan.search(kernel, arena).map_err(failed)?;
     if searched.wants_modules() && options.btf_path.is_none() {
         let mut names = Vec::new();

@@ -38,9 +38,10 @@ pub unsafe extern "C" fn corelo_ring_open(
         // SAFETY: the caller's promise.
         let (loader, name) = unsafe { (loader(handle)?, string(map, "map")?) };
         let collection = loader.loaded()?;
-        let map = collection
-            .map(name)
-            .map_err(|errno| Failure { os_error: errno.0, ..Failure::new(Code::NotFound, format!("map {name}: {errno}")) })?;
+        let map = collection.map(name).map_err(|errno| Failure {
+            os_error: errno.0,
+            ..Failure::new(Code::NotFound, format!("map {name}: {errno}"))
+        })?;
         let opened = RingBuffer::new(map.as_fd()).map_err(ring_failure)?;
         if ring.is_null() {
             return Err(argument("ring is NULL"));

@@ -43,6 +43,10 @@ impl fmt::Display for Event {
             return write!(f, "exec pid={pid} ppid={ppid} comm={comm} filename={}", Name(&self.filename));
         }
         let milliseconds = self.duration_ns / 1_000_000;
-        write!(f, "exit pid={pid} ppid={ppid} comm={comm} code={} signal={} ms={milliseconds}", self.exit_code, self.exit_signal)
+        write!(
+            f,
+            "exit pid={pid} ppid={ppid} comm={comm} code={} signal={} ms={milliseconds}",
+            self.exit_code, self.exit_signal
+        )
     }
 }

@@ -22,19 +22,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let file = options.file.display().to_string();
     let kernel = KernelSource::new(options);
     let name = session::object_name(&options.file);
-    let wants = |program: &[u8], by_default: bool| {
-        by_default && !options.skip.iter().any(|skipped| skipped.as_bytes() == program)
-    };
+    let wants = |program: &[u8], by_default: bool| by_default && !options.skips(program);
     with_buffer(options.arena, |buffer| {
         let mut arena = Arena::new(buffer);
         let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
-        let known = |skipped: &&String| {
-            let mut programs = ready.prepared.declared().programs();
-            programs.any(|(_, function)| ready.prepared.function_name(function) == skipped.as_bytes())
-        };
-        if let Some(unknown) = options.skip.iter().find(|skipped| !known(skipped)) {
-            return Err(Failure::Usage(format!("--skip {unknown}: {file} has no such program")));
-        }
+        options.check_skipped(&ready.prepared, &file)?;
         let modules = ready.module_names();
         let load_options = LoadOptions { wants: &wants, modules: &modules, ..LoadOptions::new(&name) };
         let (collection, _) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;

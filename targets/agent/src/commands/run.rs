@@ -12,6 +12,7 @@ use corelo_loader::links::Link;
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::maps::map_type;
 use corelo_loader::ring_buffer::{RingBuffer, RingSet};
+use corelo_loader::sys::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -40,8 +41,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let mut arena = Arena::new(buffer);
         let ready = prepare(bytes, &file, &kernel, &mut arena)?;
         let shape = Shape::new(options, &ready, &file)?;
+        check_names(options, &ready, &file)?;
         let modules = ready.module_names();
-        let load_options = LoadOptions { modules: &modules, ..LoadOptions::new(&name) };
+        let wants = |program: &[u8], by_default: bool| by_default && !options.skips(program);
+        let load_options = LoadOptions { wants: &wants, modules: &modules, ..LoadOptions::new(&name) };
         let (collection, kernel_times) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
         let start = Instant::now();
         let (mut rings, names) = rings(&collection)?;
@@ -59,6 +62,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         drop(links);
         // What came between the last look and the end of the last link.
         printer.drain(&mut rings)?;
+        for map in &options.dump {
+            dump(&mut printer.out, &collection, map, options.json)?;
+        }
 
         let summary = summary(&ready, &collection, &kernel, &arena, kernel_times, attach_time);
         printer.end(summary, attached, options.json)
@@ -144,6 +150,40 @@ fn attach(collection: &Collection<'_, '_>, file: &str) -> Result<Vec<Link>, Fail
         }
     }
     Ok(links)
+}
+
+/// Whether the object has the programs and maps that options name: found out before anything is loaded.
+fn check_names(options: &Options, ready: &Ready<'_>, file: &str) -> Result<(), Failure> {
+    let prepared = &ready.prepared;
+    options.check_skipped(prepared, file)?;
+    let has_map = |wanted: &str| prepared.maps().iter().any(|map| prepared.map_name(map) == wanted.as_bytes());
+    match options.dump.iter().find(|wanted| !has_map(wanted)) {
+        Some(unknown) => Err(Failure::Usage(format!("--dump {unknown}: {file} has no such map"))),
+        None => Ok(()),
+    }
+}
+
+/// Prints every entry of a map.
+fn dump(out: &mut Out, collection: &Collection<'_, '_>, name: &str, as_json: bool) -> Result<(), Failure> {
+    let failure = |errno| Failure::Job(format!("--dump {name}: {errno}"));
+    let map = collection.map(name).map_err(failure)?;
+    let (mut key, mut next) = (None, vec![0; map.key_size()]);
+    let mut value = vec![0; map.value_bytes()];
+    // A hash map starts anew where the key at hand is deleted meanwhile: there must be an end all the same.
+    for _ in 0..map.max_entries() {
+        if !map.next_key(key.as_deref(), &mut next).map_err(failure)? {
+            break;
+        }
+        match map.lookup(&next, &mut value, 0) {
+            Ok(()) if as_json => out.json(&json!({ "map": name, "key": hex(&next), "value": hex(&value) }))?,
+            Ok(()) => out.line(format_args!("{name}: key {} value {}", hex(&next), hex(&value)))?,
+            // Deleted between the two calls.
+            Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(failure(errno)),
+        }
+        key = Some(next.clone());
+    }
+    out.flush()
 }
 
 /// Prints records, and counts them.

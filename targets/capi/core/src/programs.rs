@@ -141,9 +141,11 @@ pub unsafe extern "C" fn corelo_link(
         // SAFETY: NULL or valid and used by nobody else now, the caller's promise.
         let prepared = unsafe { prepared.as_mut() }.ok_or(CoreFailure::argument("prepared is NULL"))?;
         // SAFETY: the caller's promise.
-        let insns = unsafe { buffer(insns.cast::<MaybeUninit<u64>>(), insns_size) }.ok_or(CoreFailure::argument("insns is NULL"))?;
+        let insns = unsafe { buffer(insns.cast::<MaybeUninit<u64>>(), insns_size) }
+            .ok_or(CoreFailure::argument("insns is NULL"))?;
         // SAFETY: the caller's promise.
-        let patches = unsafe { buffer(patches.cast::<MaybeUninit<Patch>>(), patches_size) }.ok_or(CoreFailure::argument("patches is NULL"))?;
+        let patches = unsafe { buffer(patches.cast::<MaybeUninit<Patch>>(), patches_size) }
+            .ok_or(CoreFailure::argument("patches is NULL"))?;
         let (number, _) = function(prepared, program)?;
         let mut scratch = prepared.arena.scratch();
         let linked = prepared.inner.program(number, &mut scratch)?;
