@@ -4,8 +4,13 @@
 # The `corelo` program, built as it ships to devices, on the kernels that devices run: builds it static for each architecture,
 # boots each kernel, and there
 #   run       runs `corelo run --for 5 --json` while processes start and end, and looks for their events;
-#   load      runs `corelo load` on an object of 30 programs (exit 0);
-#   no-btf    where the kernel has no BTF: `corelo run` without --btf says so in one line and exits 1.
+#   probes    attaches the 30 kprobes of an object and finds in its map what they wrote: the init's mount namespace;
+#   hooks     amd64: fentry, fexit, fmod_ret, LSM, kprobe, kretprobe and tracepoint programs, each with a count above 0;
+#   load      runs `corelo load` on the object of 30 programs (exit 0), the kernel's BTF read or mapped whole;
+#   stream    the same with the BTF read piece by piece;
+#   no-btf    where the kernel has no BTF: `corelo run` without --btf says so in one line and exits 1;
+#   memory    32-bit ARM: the smallest memory of 32 to 128 MiB that the kernel boots in, and the monitor runs in that.
+# A kernel without BTF is given the minimal BTF that `corelo min-btf` makes on the host (`load` and `stream`: the whole).
 # Every check prints its figures. The last line is `N passed, N failed, N skipped`; exit 0 when none failed.
 #
 #     targets/ci-qemu.sh [KERNEL]...        default: armhf-6.1 arm64-6.1 amd64-5.10 amd64-7.2
@@ -68,17 +73,58 @@ figure() {
     grep '"summary"' "$2" | tail -n 1 | grep -oE "\"$1\": *(\"[^\"]*\"|[0-9.]+|null)" | head -n 1 | sed 's/^[^:]*: *//; s/"//g'
 }
 
+# figures FILE: those of the summary that every check of `run` prints.
+figures() {
+    local name
+    for name in programs attached patched poisoned btf_source arena_used arena_bytes; do
+        printf '%s=%s ' "$name" "$(figure "$name" "$1")"
+    done
+}
+
 # command_figure NUMBER KEY FILE: of the CORELO-CMD line of a command of the boot.
 command_figure() {
     sed -n "s/^CORELO-CMD $1 .*\b$2=\([0-9]*\).*/\1/p" "$3" | head -n 1
 }
 
+# section NUMBER LOG: what command NUMBER printed; CORELO-CMD lines come after the output of their commands.
+section() {
+    awk -v number="$1" '/^CORELO-CMD / { if ($2 == number) exit; text = ""; next } { text = text $0 "\n" }
+        END { printf "%s", text }' "$2" | tr -d '\r'
+}
+
+# le_number HEX: a little-endian number in decimal, hits_of INDEX FILE: that of an array's element in a dump.
+le_number() {
+    local digits=''
+    local i
+    for ((i = ${#1} - 2; i >= 0; i -= 2)); do digits+=${1:i:2}; done
+    echo $((16#$digits))
+}
+hits_of() {
+    local value
+    value=$(grep '"map":"hits"' "$2" | grep -oE "\"key\":\"0$1000000\".*|.*\"key\":\"0$1000000\"" | grep -oE '"value":"[0-9a-f]+"' | cut -d '"' -f 4)
+    le_number "${value:-00}"
+}
+
+# tail_of FILE: what a check that failed shows.
+tail_of() { grep -v -E '^CORELO-INFO|"event"' "$1" | tail -n 25 | sed 's/^/        /'; }
+
+# minimal_btf BTF OUT: the few types of BTF that the monitor and the object of 30 programs need, made on this host.
+minimal_btf() {
+    local host
+    case $(uname -m) in
+    x86_64) host=$(program amd64) ;;
+    aarch64) host=$(program arm64) ;;
+    *) return 1 ;;
+    esac
+    [ -n "$host" ] && "$host" min-btf "$fixtures/many_progs-el.o" "$here/agent/bpf/exec_monitor.bpf.o" --btf "$1" -o "$2"
+}
+
 check_kernel() {
-    local kernel=$1 arch log program object btf='' options='' arguments=() commands=1 endian=el
+    local kernel=$1 arch log program object name btf='' options='' whole='' arguments=() count=1 endian=el hooks='' no_btf=''
     arch=$(kernel_arch "$kernel")
     log=$logs/$kernel.log
     [ "$arch" = s390x ] && endian=eb
-    object=$fixtures/many_progs-$endian.o
+    object=$fixtures/many_progs-$endian.o name=/many_progs-$endian.o
     [ -e "$object" ] || {
         fail "$kernel: no $object"
         return
@@ -100,16 +146,28 @@ check_kernel() {
             fail "$kernel: zstd does not unpack $btf"
             return
         }
-        arguments+=(--file "$logs/$kernel.btf:/kernel.btf")
-        options=' --btf /kernel.btf'
+        minimal_btf "$logs/$kernel.btf" "$logs/$kernel.min.btf" || {
+            fail "$kernel: no minimal BTF could be made of $btf"
+            return
+        }
+        arguments+=(--file "$logs/$kernel.btf:/kernel.btf" --file "$logs/$kernel.min.btf:/min.btf")
+        options=' --btf /min.btf' whole=' --btf /kernel.btf'
+        echo "        $kernel: minimal BTF $(stat -c %s "$logs/$kernel.min.btf") bytes of $(stat -c %s "$logs/$kernel.btf")"
     fi
-
-    arguments+=(--file "$program:/corelo" --file "$object:/$(basename "$object")" --do info)
+    arguments+=(--file "$program:/corelo" --file "$object:$name" --do info)
     arguments+=(--bg "/corelo run --for 5 --json$options" --do exec-until-done)
-    arguments+=(--run "/corelo load /$(basename "$object")$options")
-    [ -n "$btf" ] && arguments+=(--run "/corelo run --for 1") && commands=3
+    arguments+=(--bg "/corelo run $name --for 3 --json --dump seen$options" --do exec-until-done)
+    arguments+=(--run "/corelo load $name$whole" --run "/corelo load $name --stream$whole")
+    count=4
+    if [ "$arch" = amd64 ]; then
+        # The BPF LSM runs only where the list of LSMs names it.
+        arguments+=(--file "$fixtures/obj_trampolines-el.o:/obj_trampolines-el.o" --append "lsm=lockdown,bpf")
+        arguments+=(--bg "/corelo run /obj_trampolines-el.o --for 2 --json --dump hits" --do exec-until-done)
+        count=$((count + 1)) hooks=$count
+    fi
+    [ -n "$btf" ] && arguments+=(--run "/corelo run --for 1") && count=$((count + 1)) && no_btf=$count
     "$here/boot.sh" "$kernel" "${arguments[@]}" --timeout "${CORELO_QEMU_TIMEOUT:-240}" >"$log" 2>&1
-    local ended=$? boot release
+    local ended=$? boot release number
     boot=$(grep '^CORELO-BOOT' "$log" | tail -n 1 | sed -n 's/.*\bms=\([0-9]*\).*/\1/p')
     release=$(sed -n 's/^CORELO-INFO release=//p' "$log")
     if ! grep -q '^CORELO-EXIT' "$log"; then
@@ -117,43 +175,107 @@ check_kernel() {
         tail -n 25 "$log" | sed 's/^/        /'
         return
     fi
+    for ((number = 1; number <= count; number++)); do section "$number" "$log" >"$log.$number"; done
 
-    # run: the processes that the init starts are called "true" and have process 1 as their parent. It starts about 15 a second
-    # and goes on until the program has ended, so that 10 is far below what 5 seconds see.
-    local code rss execs exits ours started
-    code=$(command_figure 1 exit "$log") rss=$(command_figure 1 rss_kib "$log")
-    execs=$(grep -cE '^\{.*"event": *"exec"' "$log")
-    exits=$(grep -cE '^\{.*"event": *"exit"' "$log")
-    ours=$(grep -E '"event": *"exec"' "$log" | grep -E '"ppid": *1[,}]' | grep -cE '"comm": *"true"')
-    started=$(sed -n 's/^CORELO-INFO execs=//p' "$log")
-    local line="$kernel run: release=$release exit=$code events=$((execs + exits)) exec=$execs exit_events=$exits of_init=$ours/$started"
-    line+=" btf=$(figure btf_source "$log") arena_used=$(figure arena_used "$log") arena_bytes=$(figure arena_bytes "$log")"
-    line+=" programs=$(figure programs "$log") patched=$(figure patched "$log") poisoned=$(figure poisoned "$log")"
-    line+=" rss_kib=$rss program_bytes=$(stat -L -c %s "$program") boot_ms=$boot"
-    if [ "$code" = 0 ] && [ "$ours" -ge 10 ] && [ "$exits" -ge 10 ] && [ -n "$(figure arena_used "$log")" ]; then
-        pass "$line"
-    else
-        fail "$line"
-        grep -v -E '^CORELO-INFO|"event"' "$log" | head -n 25 | sed 's/^/        /'
-    fi
-
-    # load
-    code=$(command_figure 2 exit "$log")
-    line="$kernel load $(basename "$object"): exit=$code ms=$(command_figure 2 ms "$log") rss_kib=$(command_figure 2 rss_kib "$log")"
-    if [ "$code" = 0 ]; then
-        pass "$line"
-    else
-        fail "$line"
-        sed -n '/^CORELO-CMD 1 /,/^CORELO-CMD 2 /p' "$log" | tail -n 25 | sed 's/^/        /'
-    fi
-
-    # no-btf
-    [ "$commands" = 3 ] || return 0
-    local said
-    code=$(command_figure 3 exit "$log")
-    said=$(sed -n '/^CORELO-CMD 2 /,/^CORELO-CMD 3 /p' "$log" | grep -v -E '^CORELO-|^\[ *[0-9]+\.[0-9]+\]')
+    check_run "$kernel" "$log" "release=$release program_bytes=$(stat -L -c %s "$program") boot_ms=$boot"
+    check_probes "$kernel" "$log"
+    local code line said
+    for number in 3 4; do
+        code=$(command_figure "$number" exit "$log")
+        line="$kernel $([ "$number" = 3 ] && echo load || echo stream) $(basename "$object"): exit=$code"
+        line+=" ms=$(command_figure "$number" ms "$log") rss_kib=$(command_figure "$number" rss_kib "$log")"
+        line+=" $(grep -o 'kernel BTF: .*' "$log.$number" | tail -n 1)"
+        if [ "$code" = 0 ]; then pass "$line"; else fail "$line" && tail_of "$log.$number"; fi
+    done
+    [ -z "$hooks" ] || check_hooks "$kernel" "$log" "$hooks"
+    [ -n "$no_btf" ] || return 0
+    code=$(command_figure "$no_btf" exit "$log")
+    said=$(grep -v -E '^CORELO-|^\[ *[0-9]+\.[0-9]+\]' "$log.$no_btf")
     line="$kernel no-btf: exit=$code lines=$(grep -c . <<<"$said") said: $said"
     if [ "$code" = 1 ] && [ "$(grep -c . <<<"$said")" = 1 ]; then pass "$line"; else fail "$line"; fi
+    check_memory "$kernel" "$program" "$logs/$kernel.min.btf"
+}
+
+# The processes that the init starts are called "true" and have process 1 as their parent. It starts about 15 a second and goes
+# on until the program has ended, so that 10 is far below what 5 seconds see.
+check_run() {
+    local kernel=$1 log=$2 more=$3 said=$2.1 code execs exits ours line
+    code=$(command_figure 1 exit "$log")
+    execs=$(grep -cE '^\{.*"event": *"exec"' "$said")
+    exits=$(grep -cE '^\{.*"event": *"exit"' "$said")
+    ours=$(grep -E '"event": *"exec"' "$said" | grep -E '"ppid": *1[,}]' | grep -cE '"comm": *"true"')
+    line="$kernel run: exit=$code events=$((execs + exits)) exec=$execs exit_events=$exits"
+    line+=" of_init=$ours/$(sed -n 's/^CORELO-INFO execs=//p' "$log" | head -n 1)"
+    line+=" $(figures "$said")rss_kib=$(command_figure 1 rss_kib "$log") $more"
+    if [ "$code" = 0 ] && [ "$ours" -ge 10 ] && [ "$exits" -ge 10 ] && [ -n "$(figure arena_used "$said")" ]; then
+        pass "$line"
+    else
+        fail "$line"
+        tail_of "$said"
+    fi
+}
+
+# Whoever hits a probe writes under the number of its mount namespace (found through three CO-RE relocations) its pid and tgid, plus
+# the program's number: 4 bytes each, and process 1 and its children are all there is.
+check_probes() {
+    local kernel=$1 log=$2 said=$2.2 code space entries key value line
+    code=$(command_figure 2 exit "$log")
+    space=$(sed -n 's/^CORELO-INFO mount_namespace=mnt:\[\([0-9]*\)\].*/\1/p' "$log")
+    entries=$(grep -c '"map":"seen"' "$said")
+    key=$(printf '%08x' "${space:-0}")
+    [ "$endian" = el ] && key=${key:6:2}${key:4:2}${key:2:2}${key:0:2}
+    value=$(grep '"map":"seen"' "$said" | grep "\"key\":\"$key\"" | grep -oE '"value":"[0-9a-f]{16}"' | cut -d '"' -f 4)
+    line="$kernel probes: exit=$code $(figures "$said")entries=$entries mount_namespace=$space value=${value:-none}"
+    line+=" ms_attach=$(figure attach "$said") rss_kib=$(command_figure 2 rss_kib "$log")"
+    if [ "$code" = 0 ] && [ "$(figure attached "$said")" = 30 ] && [ -n "$value" ] && [ "${value//0/}" != '' ]; then
+        pass "$line"
+    else
+        fail "$line"
+        tail_of "$said"
+    fi
+}
+
+check_hooks() {
+    local kernel=$1 log=$2 said=$2.$3 code line index=0 hook hits none=''
+    code=$(command_figure "$3" exit "$log")
+    line="$kernel hooks: exit=$code $(figures "$said")"
+    for hook in fentry fexit fexit_returned_0 fmod_ret lsm kprobe kretprobe tracepoint; do
+        hits=$(hits_of "$index" "$said")
+        index=$((index + 1))
+        line+="$hook=$hits "
+        [ "$hits" -gt 0 ] || none+=" $hook"
+    done
+    line+="rss_kib=$(command_figure "$3" rss_kib "$log")"
+    if [ "$code" = 0 ] && [ -z "$none" ]; then
+        pass "$line"
+    else
+        fail "$line${none:+; not hit:$none}"
+        tail_of "$said"
+    fi
+}
+
+# The smallest of these sizes that the kernel boots in with nothing but the program and its BTF; there the monitor must work.
+check_memory() {
+    local kernel=$1 program=$2 btf=$3 log=$logs/$1-memory.log mib code events line refused=''
+    for mib in 32 40 48 64 96 128; do
+        "$here/boot.sh" "$kernel" --mem "$mib" --timeout 20 --file "$program:/corelo" --file "$btf:/min.btf" --do "cat /proc/meminfo" \
+            --bg "/corelo run --for 2 --json --btf /min.btf" --do exec-until-done >"$log" 2>&1
+        # MemTotal is there once the init runs: from then on a failure is ours.
+        grep -q '^MemTotal:' "$log" && break
+        refused+=" $mib"
+    done
+    section 1 "$log" >"$log.1"
+    code=$(command_figure 1 exit "$log")
+    events=$(grep -cE '^\{.*"event": *"ex(ec|it)"' "$log.1")
+    line="$kernel memory: boots with $mib MiB (not with${refused:- less, which was not tried}), exit=${code:-none} events=$events"
+    line+=" mem_free_kib=$(sed -n 's/^MemFree: *\([0-9]*\).*/\1/p' "$log") of $(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' "$log")"
+    line+=" $(figures "$log.1")rss_kib=$(command_figure 1 rss_kib "$log")"
+    if [ "$code" = 0 ] && [ "$events" -ge 10 ]; then
+        pass "$line"
+    else
+        fail "$line"
+        tail_of "$log"
+    fi
 }
 
 command -v zstd >/dev/null || { [ "$(id -u)" = 0 ] && apt-get -qq install -y zstd >/dev/null; }

@@ -72,6 +72,39 @@ pub fn resize(blob: &[u8], count: usize) -> Vec<u8> {
     let (header_len, type_off, type_len, str_off, str_len) = (word(4), word(8), word(12), word(16), word(20));
     let types = &blob[header_len + type_off..][..type_len];
     let strings = &blob[header_len + str_off..][..str_len];
+    let ends = ends(types);
+    let has = ends.len() - 1;
+    let mut all = types.repeat(count / has);
+    all.extend(&types[..ends[count % has]]);
+    let mut made = blob[..24].to_vec();
+    for (at, value) in [(4, 24), (8, 0), (12, all.len()), (16, all.len()), (20, str_len)] {
+        made[at..at + 4].copy_from_slice(&(value as u32).to_ne_bytes());
+    }
+    made.extend(all);
+    made.extend(strings);
+    made
+}
+
+/// As [`resize`], but what is repeated has other names (without their first byte), so that it answers no query.
+///
+/// # Panics
+/// As [`resize`].
+#[must_use]
+pub fn pad(blob: &[u8], count: usize) -> Vec<u8> {
+    let mut made = resize(blob, count);
+    let word = |bytes: &[u8], at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let (own, all) = (word(blob, 12) as usize, word(&made, 12) as usize);
+    for start in ends(&made[24..24 + all]).into_iter().filter(|&start| (own..all).contains(&start)) {
+        let name = word(&made, 24 + start);
+        if name != 0 {
+            made[24 + start..28 + start].copy_from_slice(&(name + 1).to_ne_bytes());
+        }
+    }
+    made
+}
+
+/// Where each type of a type section starts, and the end.
+fn ends(types: &[u8]) -> Vec<usize> {
     let mut ends = vec![0];
     let mut at = 0;
     while at < types.len() {
@@ -88,16 +121,7 @@ pub fn resize(blob: &[u8], count: usize) -> Vec<u8> {
             };
         ends.push(at);
     }
-    let has = ends.len() - 1;
-    let mut all = types.repeat(count / has);
-    all.extend(&types[..ends[count % has]]);
-    let mut made = blob[..24].to_vec();
-    for (at, value) in [(4, 24), (8, 0), (12, all.len()), (16, all.len()), (20, str_len)] {
-        made[at..at + 4].copy_from_slice(&(value as u32).to_ne_bytes());
-    }
-    made.extend(all);
-    made.extend(strings);
-    made
+    ends
 }
 
 /// A BTF split on a base of `base_types` types and `base_str_len` bytes of strings, with `count` types: what a module
@@ -124,6 +148,22 @@ mod tests {
         let file = object(Shape { programs: 3, relocations: 7, flavours: 2 });
         let insns = crate::prepare::cold(&file, &seed(), Options::default(), &mut vec![0; 1 << 16]);
         assert_eq!(insns, 3 * (7 + 2));
+    }
+
+    #[test]
+    fn padding_answers_no_query() {
+        let file = object(Shape { programs: 1, relocations: 2, flavours: 1 });
+        let mut visited = Vec::new();
+        for kernel in [seed(), pad(&seed(), 100)] {
+            let mut buffer = vec![0; 1 << 16];
+            let mut arena = corelo_core::arena::Arena::new(&mut buffer);
+            let object = corelo_core::object::Object::parse(&file).expect("object");
+            let prepared = corelo_core::prepare::prepare(&object, Some(&kernel), Options::default(), &mut arena);
+            let prepared = prepared.expect("prepared");
+            assert_eq!(prepared.answers().expect("answers").candidates().len(), 1);
+            visited.push(prepared.visited());
+        }
+        assert_eq!(visited, [3, 100]);
     }
 
     #[test]

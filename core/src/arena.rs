@@ -77,6 +77,10 @@ pub enum Part {
     Log,
     /// Contents of a map that the loader makes itself.
     MapData,
+    /// Scratch that is not told by its parts.
+    Scratch,
+    /// Anything else.
+    Other,
 }
 
 impl Part {
@@ -104,6 +108,8 @@ impl Part {
             Self::Descriptors => "descriptors",
             Self::Log => "log",
             Self::MapData => "map_data",
+            Self::Scratch => "scratch",
+            Self::Other => "other",
         }
     }
 }

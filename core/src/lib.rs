@@ -44,7 +44,9 @@
 //! | [`object`] | what an ELF object declares: programs, maps, global data, externs |
 //! | [`relo`] | CO-RE: access specs, candidates, compatibility, values, patching |
 //! | [`link`] | one program made whole: subprograms, references, function and line info |
+//! | [`struct_ops`] | tables of functions that the kernel calls, moved from the object's layout to the kernel's |
 //! | [`prepare`] | all of it in order |
+//! | [`budget`] | how many bytes of arena all of it takes, known before |
 //! | [`tailor`] | a minimal BTF for kernels that have none, and for sources that are read piece by piece |
 //!
 //! # What is promised
@@ -77,6 +79,7 @@
 extern crate std;
 
 pub mod arena;
+pub mod budget;
 pub mod btf;
 pub mod bytes;
 pub mod insn;

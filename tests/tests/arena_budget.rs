@@ -106,3 +106,28 @@ fn an_object_that_asks_nothing_needs_no_kernel() {
     assert!(plan.finish().is_err());
     assert!(Btf::parse(&other.read_target().expect("a target")).is_ok());
 }
+
+#[test]
+fn the_budget_is_what_preparing_and_linking_then_take() {
+    use corelo_core::budget::budget;
+    let mut told = 0;
+    for fixture in fixtures() {
+        let Some(target) = fixture.read_target() else { continue };
+        let file = fixture.read();
+        let object = Object::parse(&file).unwrap();
+        let mut buffer = vec![0u8; 1 << 20];
+        let whole = budget(&object, Some(&target), Options::default(), &mut Arena::new(&mut buffer));
+        // Some fixtures hold programs that must not link.
+        let Ok(whole) = whole else { continue };
+        let sum: usize = whole.parts().iter().map(|(_, bytes)| bytes).sum();
+        assert_eq!(sum, whole.arena_bytes(), "{}", fixture.name);
+        let mut exact = vec![0u8; whole.arena_bytes()];
+        budget(&object, Some(&target), Options::default(), &mut Arena::new(&mut exact)).unwrap();
+        let short = exact.len() - 1;
+        let error = budget(&object, Some(&target), Options::default(), &mut Arena::new(&mut exact[..short]));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("arena too small"), "{}: {error}", fixture.name);
+        told += 1;
+    }
+    assert!(told >= 8, "only {told} fixtures have a budget");
+}

@@ -1,10 +1,11 @@
-//! Writes a BTF that an object can be prepared against: its own types, again and again.
+//! Writes a BTF that an object can be prepared against: its own types, and then the same under other names, again
+//! and again.
 //!
 //! Usage: `made_up_btf OBJECT TYPES FILE`
 
 use std::process::ExitCode;
 
-use corelo_bench::objects::resize;
+use corelo_bench::objects::pad;
 use corelo_tests::elf_reader::section_data;
 
 fn main() -> ExitCode {
@@ -16,6 +17,6 @@ fn main() -> ExitCode {
     let file = std::fs::read(object).unwrap_or_else(|error| panic!("{object}: {error}"));
     let btf = section_data(&file, ".BTF").expect("the object has BTF");
     let types = types.parse().expect("a number of types");
-    std::fs::write(path, resize(btf, types)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    std::fs::write(path, pad(btf, types)).unwrap_or_else(|error| panic!("{path}: {error}"));
     ExitCode::SUCCESS
 }

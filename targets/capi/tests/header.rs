@@ -102,7 +102,7 @@ fn the_header_is_current() {
         have == want,
         "corelo.h is not what its sources make (first at line {}): \
          CORELO_WRITE_HEADER=1 cargo test -p corelo-capi --features header",
-        at.map_or_else(|| have.lines().count().min(want.lines().count()), |at| at) + 1
+        at.unwrap_or_else(|| have.lines().count().min(want.lines().count())) + 1
     );
 }
 
