@@ -29,6 +29,7 @@ pub struct Budget {
 }
 
 /// Why there is no budget.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetError {
     /// The object cannot be prepared.

@@ -79,8 +79,8 @@
 extern crate std;
 
 pub mod arena;
-pub mod budget;
 pub mod btf;
+pub mod budget;
 pub mod bytes;
 pub mod insn;
 pub mod limits;

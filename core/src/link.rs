@@ -8,15 +8,12 @@ mod info;
 mod layout;
 mod references;
 
-
 use zerocopy::IntoBytes;
 
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::insn::{INSN_SIZE, Insn};
 use crate::object::elf::{Rel, Symbol};
-use crate::object::{
-    CodeSection, Declared, Function, Object, ObjectError,
-};
+use crate::object::{CodeSection, Declared, Function, Object, ObjectError};
 use crate::relo::patch::{Patched, patch_insn};
 use crate::relo::resolve::{Decisions, Verdict};
 

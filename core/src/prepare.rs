@@ -15,7 +15,6 @@ mod searched;
 
 use core::fmt;
 
-
 use crate::arena::{Arena, ArenaFull};
 use crate::btf::{Btf, BtfError, DEFAULT_LOCAL_STRIDE, DEFAULT_STRIDE};
 use crate::object::{Object, ObjectError};

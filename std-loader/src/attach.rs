@@ -11,15 +11,12 @@ use crate::links::{self, Link, LinkError};
 /// cgroups, sockets, and what [`links`] has to be asked for by hand.
 pub(crate) fn attach(program: BorrowedFd<'_>, kind: &ProgramKind<'_>) -> Result<Option<Link>, LinkError> {
     let link = match kind.target {
-        Target::Tracepoint { category, name } => {
-            links::tracepoint::attach(program, text(category)?, text(name)?, 0)?
-        }
+        Target::Tracepoint { category, name } => links::tracepoint::attach(program, text(category)?, text(name)?, 0)?,
         Target::RawTracepoint { name } => links::raw_tracepoint::attach(program, text(name)?, 0)?,
         Target::Trace => links::tracing::attach(program, kind.expected_attach_type.0, 0)?,
         Target::Iter => links::iter::attach(program)?,
         Target::Kprobe { function, offset, is_return } => {
-            let kprobe =
-                links::kprobe::Kprobe { function: text(function)?, offset, returns: is_return, cookie: 0 };
+            let kprobe = links::kprobe::Kprobe { function: text(function)?, offset, returns: is_return, cookie: 0 };
             links::kprobe::attach(program, kprobe)?
         }
         Target::Uprobe { path, function, offset, is_return } => {

@@ -52,14 +52,9 @@ fn missing(why: &str) {
 }
 
 fn kernel() -> Option<Kernel> {
-    let alone = ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     match hash(1).map(drop) {
-        Ok(()) => Some(Kernel {
-            _alone: alone,
-            fds: open_fds(),
-        }),
+        Ok(()) => Some(Kernel { _alone: alone, fds: open_fds() }),
         Err(errno) => {
             missing(&format!("bpf(2) does not make a map: {errno}"));
             None
@@ -72,24 +67,13 @@ fn hash(max_entries: u32) -> Result<MapFd, Errno> {
 }
 
 fn create(map_type: u32, key_size: u32, value_size: u32, max_entries: u32) -> Result<MapFd, Errno> {
-    let spec = MapSpec {
-        name: b"corelo.test-map",
-        map_type,
-        key_size,
-        value_size,
-        max_entries,
-        ..MapSpec::default()
-    };
+    let spec = MapSpec { name: b"corelo.test-map", map_type, key_size, value_size, max_entries, ..MapSpec::default() };
     maps::create(&spec, Memlock::RaiseIfRefused)
 }
 
 /// One instruction: opcode, destination, source, offset, immediate.
 fn insn(opcode: u8, dst: u8, src: u8, off: i16, imm: i32) -> Vec<u8> {
-    let registers = if cfg!(target_endian = "big") {
-        dst << 4 | src
-    } else {
-        src << 4 | dst
-    };
+    let registers = if cfg!(target_endian = "big") { dst << 4 | src } else { src << 4 | dst };
     let mut bytes = vec![opcode, registers];
     bytes.extend(off.to_ne_bytes());
     bytes.extend(imm.to_ne_bytes());
@@ -142,10 +126,7 @@ fn ring_output(map: BorrowedFd<'_>, value: i32) -> Vec<u8> {
 }
 
 fn load(prog_type: u32, insns: &[u8]) -> std::os::fd::OwnedFd {
-    let spec = ProgramSpec {
-        name: b"corelo_test",
-        ..ProgramSpec::new(prog_type)
-    };
+    let spec = ProgramSpec { name: b"corelo_test", ..ProgramSpec::new(prog_type) };
     let mut log = GrowingLog::new(4096, 1 << 20);
     load_program(&spec, insns, &mut log).unwrap_or_else(|failure| {
         let text = &log.as_bytes()[failure.log_range()];
@@ -155,10 +136,7 @@ fn load(prog_type: u32, insns: &[u8]) -> std::os::fd::OwnedFd {
 
 /// Runs a socket filter once on a packet of 64 bytes.
 fn run(program: BorrowedFd<'_>) -> u32 {
-    let mut run = TestRun {
-        data_in: &[0; 64],
-        ..TestRun::default()
-    };
+    let mut run = TestRun { data_in: &[0; 64], ..TestRun::default() };
     programs::prog_test_run(program, &mut run).unwrap().retval
 }
 
@@ -179,8 +157,7 @@ fn hash_maps_by_types_and_by_bytes() {
     assert_eq!(map.remove(&1), Ok(true));
     assert_eq!(map.remove(&1), Ok(false));
     let mut value = [0; 8];
-    fd.lookup_and_delete(&2u32.to_ne_bytes(), &mut value, 0)
-        .unwrap();
+    fd.lookup_and_delete(&2u32.to_ne_bytes(), &mut value, 0).unwrap();
     assert_eq!(u64::from_ne_bytes(value), 20);
     assert_eq!(map.keys().count(), 0);
     assert!(Map::<u64, u64>::new(&fd).is_err());
@@ -197,8 +174,7 @@ fn per_cpu_values() {
     assert_eq!(fd.value_bytes(), 16 * cpus as usize);
     let map = PerCpuMap::<u32, [u32; 3]>::new(&fd).unwrap();
     let mut buffer = vec![0; map.buffer_len()];
-    map.insert(&1, &mut buffer, |cpu| [cpu, 7, cpu * 2], 0)
-        .unwrap();
+    map.insert(&1, &mut buffer, |cpu| [cpu, 7, cpu * 2], 0).unwrap();
     let values: Vec<_> = map.get(&1, &mut buffer).unwrap().unwrap().collect();
     let want: Vec<_> = (0..cpus).map(|cpu| [cpu, 7, cpu * 2]).collect();
     assert_eq!(values, want);
@@ -271,10 +247,7 @@ fn case_32_ring_buffers_wrap_and_a_second_reader_goes_on() {
     assert_eq!(second.consume(|_| {}), Ok(written as u32 - 1));
     assert_eq!(second.unread(), 0);
     let hash = hash(1).unwrap();
-    assert_eq!(
-        RingBuffer::new(hash.as_fd()).unwrap_err(),
-        RingError::WrongMapType(map_type::HASH)
-    );
+    assert_eq!(RingBuffer::new(hash.as_fd()).unwrap_err(), RingError::WrongMapType(map_type::HASH));
 }
 
 #[test]
@@ -309,10 +282,7 @@ fn several_rings_behind_one_epoll() {
 fn case_36_perf_buffers_count_what_they_lose() {
     let Some(_kernel) = kernel() else { return };
     let fd = create(map_type::PERF_EVENT_ARRAY, 4, 4, 0).unwrap();
-    assert_eq!(
-        fd.max_entries(),
-        corelo_loader::cpus::possible_count().unwrap()
-    );
+    assert_eq!(fd.max_entries(), corelo_loader::cpus::possible_count().unwrap());
     // A raw tracepoint program with a test run: perf_event_output(ctx, map, this CPU, 12 bytes).
     let program = load(
         RAW_TRACEPOINT,
@@ -331,26 +301,13 @@ fn case_36_perf_buffers_count_what_they_lose() {
         ]
         .concat(),
     );
-    let run = || {
-        programs::prog_test_run(program.as_fd(), &mut TestRun::default())
-            .unwrap()
-            .retval
-    };
+    let run = || programs::prog_test_run(program.as_fd(), &mut TestRun::default()).unwrap().retval;
     let mut rings = [const { None }; 64];
-    assert_eq!(
-        PerfBuffer::open(&fd, 3, &mut rings).unwrap_err(),
-        RingError::BadPageCount(3)
-    );
-    assert!(matches!(
-        PerfBuffer::open(&fd, 1, &mut []).unwrap_err(),
-        RingError::TooManyCpus { room: 0, .. }
-    ));
+    assert_eq!(PerfBuffer::open(&fd, 3, &mut rings).unwrap_err(), RingError::BadPageCount(3));
+    assert!(matches!(PerfBuffer::open(&fd, 1, &mut []).unwrap_err(), RingError::TooManyCpus { room: 0, .. }));
     let mut buffer = PerfBuffer::open(&fd, 1, &mut rings).unwrap();
     let mut scratch = [0; 256];
-    let want: Vec<u8> = [0x0403_0201u32, 5, 6]
-        .iter()
-        .flat_map(|word| word.to_ne_bytes())
-        .collect();
+    let want: Vec<u8> = [0x0403_0201u32, 5, 6].iter().flat_map(|word| word.to_ne_bytes()).collect();
     let rounds = 3 * page_size() / 24;
     for _ in 0..rounds {
         assert_eq!(run(), 0);
@@ -391,11 +348,7 @@ fn case_30_a_failing_program_has_its_log_and_its_errno() {
     let mut insns: Vec<u8> = (0..400).flat_map(|i| mov(0, i)).collect();
     insns.extend(mov_reg(0, 7));
     insns.extend(exit());
-    let spec = ProgramSpec {
-        name: b"bad",
-        log_level: 2,
-        ..ProgramSpec::new(SOCKET_FILTER)
-    };
+    let spec = ProgramSpec { name: b"bad", log_level: 2, ..ProgramSpec::new(SOCKET_FILTER) };
     let mut log = GrowingLog::new(256, 1 << 20);
     let failure = load_program(&spec, &insns, &mut log).unwrap_err();
     assert_eq!((failure.errno, failure.truncated), (Errno::EACCES, false));
@@ -423,10 +376,7 @@ fn case_30_a_failing_program_has_its_log_and_its_errno() {
     assert_eq!(run(program.as_fd()), 3);
     let info = programs::prog_info(program.as_fd()).unwrap();
     assert_eq!(&info.name, b"bad\0\0\0\0\0\0\0\0\0\0\0\0\0");
-    assert_eq!(
-        (info.prog_type, info.xlated_size, info.gpl_compatible),
-        (1, 16, true)
-    );
+    assert_eq!((info.prog_type, info.xlated_size, info.gpl_compatible), (1, 16, true));
     let mut xlated = [0; 16];
     programs::prog_xlated(program.as_fd(), &mut xlated).unwrap();
     assert_eq!(xlated[..], good[..]);
@@ -455,10 +405,7 @@ fn a_syscall_program_writes_to_its_context() {
     let insns = [store(1, 0, 1234), mov(0, 5), exit()].concat();
     let program = load_program(&spec, &insns, &mut &mut [][..]).unwrap();
     let mut context = [0; 8];
-    let mut run = TestRun {
-        ctx_in: &mut context,
-        ..TestRun::default()
-    };
+    let mut run = TestRun { ctx_in: &mut context, ..TestRun::default() };
     let result = programs::prog_test_run(program.as_fd(), &mut run).unwrap();
     assert_eq!(result.retval, 5);
     assert_eq!(context[..4], 1234u32.to_ne_bytes());
@@ -475,11 +422,7 @@ fn an_xdp_program_gets_its_packet_back() {
     let program = load_program(&spec, &[mov(0, 2), exit()].concat(), &mut &mut [][..]).unwrap();
     let packet: Vec<u8> = (0..64).collect();
     let mut out = [0; 128];
-    let mut run = TestRun {
-        data_in: &packet,
-        data_out: &mut out,
-        ..TestRun::default()
-    };
+    let mut run = TestRun { data_in: &packet, data_out: &mut out, ..TestRun::default() };
     let result = programs::prog_test_run(program.as_fd(), &mut run).unwrap();
     assert_eq!((result.retval, result.data_size), (2, 64));
     assert_eq!(out[..64], packet[..]);
@@ -488,19 +431,10 @@ fn an_xdp_program_gets_its_packet_back() {
     let info = links::link_info(link.fd().unwrap()).unwrap();
     assert_eq!(info.link_type, 6);
     let busy = links::xdp::attach(program.as_fd(), index, links::xdp::Mode::Generic);
-    assert!(matches!(
-        busy.unwrap_err(),
-        LinkError::Kernel {
-            errno: Errno::EBUSY,
-            ..
-        }
-    ));
+    assert!(matches!(busy.unwrap_err(), LinkError::Kernel { errno: Errno::EBUSY, .. }));
     link.update(program.as_fd()).unwrap();
     drop(link);
-    links::xdp::attach(program.as_fd(), index, links::xdp::Mode::Generic)
-        .unwrap()
-        .detach()
-        .unwrap();
+    links::xdp::attach(program.as_fd(), index, links::xdp::Mode::Generic).unwrap().detach().unwrap();
     assert_eq!(links::interface_index("nope0"), Err(LinkError::NoInterface));
 }
 
@@ -563,13 +497,7 @@ fn raw_tracepoints() {
     start_a_process();
     assert_eq!(counted(&map), seen, "detached");
     let absent = links::raw_tracepoint::attach(program.as_fd(), "no_such", 0);
-    assert!(matches!(
-        absent.unwrap_err(),
-        LinkError::Kernel {
-            errno: Errno::ENOENT,
-            ..
-        }
-    ));
+    assert!(matches!(absent.unwrap_err(), LinkError::Kernel { errno: Errno::ENOENT, .. }));
 }
 
 #[test]
@@ -577,15 +505,9 @@ fn software_clock_samples() {
     let Some(_kernel) = kernel() else { return };
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let program = load(7, &counter(&map));
-    let link = links::perf_event::attach(
-        program.as_fd(),
-        1,
-        0,
-        links::Sampling::Frequency(1000),
-        links::Scope::pid(0),
-        0,
-    )
-    .unwrap();
+    let link =
+        links::perf_event::attach(program.as_fd(), 1, 0, links::Sampling::Frequency(1000), links::Scope::pid(0), 0)
+            .unwrap();
     let start = std::time::Instant::now();
     while counted(&map) == 0 && start.elapsed() < Duration::from_secs(10) {}
     assert!(counted(&map) > 0);
@@ -604,10 +526,7 @@ fn case_35_cgroup_directories_of_version_1_are_named() {
         println!("skipped in part: no cgroup v1 directory here");
     }
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
-    let Some(root) = mounts
-        .lines()
-        .find(|line| line.contains(" cgroup2 "))
-        .and_then(|line| line.split(' ').nth(1))
+    let Some(root) = mounts.lines().find(|line| line.contains(" cgroup2 ")).and_then(|line| line.split(' ').nth(1))
     else {
         return missing("no cgroup2 is mounted");
     };
@@ -624,10 +543,7 @@ struct BpfFs(tempfile::TempDir);
 impl BpfFs {
     fn mount() -> Option<BpfFs> {
         let dir = tempfile::tempdir().unwrap();
-        let mounted = std::process::Command::new("mount")
-            .args(["-t", "bpf", "bpf"])
-            .arg(dir.path())
-            .status();
+        let mounted = std::process::Command::new("mount").args(["-t", "bpf", "bpf"]).arg(dir.path()).status();
         if mounted.is_ok_and(|status| status.success()) {
             return Some(BpfFs(dir));
         }
@@ -642,9 +558,7 @@ impl BpfFs {
 
 impl Drop for BpfFs {
     fn drop(&mut self) {
-        let _ = std::process::Command::new("umount")
-            .arg(self.0.path())
-            .status();
+        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
     }
 }
 
@@ -653,12 +567,7 @@ fn pins_are_made_found_compared_and_removed() {
     let Some(_kernel) = kernel() else { return };
     let Some(fs) = BpfFs::mount() else { return };
     let path = fs.path("a/b/c/map");
-    let spec = MapSpec {
-        name: b"pinned",
-        map_type: map_type::RINGBUF,
-        max_entries: 100,
-        ..MapSpec::default()
-    };
+    let spec = MapSpec { name: b"pinned", map_type: map_type::RINGBUF, max_entries: 100, ..MapSpec::default() };
     let (first, reused) = pin::reuse_or_create(&path, &spec, Memlock::Keep).unwrap();
     assert!(!reused);
     let (second, reused) = pin::reuse_or_create(&path, &spec, Memlock::Keep).unwrap();
@@ -666,10 +575,7 @@ fn pins_are_made_found_compared_and_removed() {
     let id = |map: &MapFd| maps::map_info(map.as_fd()).unwrap().id;
     assert_eq!(id(&first), id(&second));
     // Another declaration of the same name.
-    let other = MapSpec {
-        max_entries: 4 * page_size() as u32,
-        ..spec
-    };
+    let other = MapSpec { max_entries: 4 * page_size() as u32, ..spec };
     assert_eq!(
         pin::reuse_or_create(&path, &other, Memlock::Keep).unwrap_err(),
         PinError::Mismatch {
@@ -678,10 +584,7 @@ fn pins_are_made_found_compared_and_removed() {
             wanted: 4 * page_size() as u64,
         }
     );
-    assert_eq!(
-        pin::pin(first.as_fd(), &path),
-        Err(PinError::Pin(Errno::EEXIST))
-    );
+    assert_eq!(pin::pin(first.as_fd(), &path), Err(PinError::Pin(Errno::EEXIST)));
     // The map outlives its descriptors.
     let before = id(&first);
     drop((first, second));
@@ -689,10 +592,7 @@ fn pins_are_made_found_compared_and_removed() {
     pin::unpin(&path).unwrap();
     assert_eq!(pin::open(&path).unwrap_err(), PinError::Open(Errno::ENOENT));
     let map = hash(1).unwrap();
-    assert_eq!(
-        pin::pin(map.as_fd(), &std::env::temp_dir().join("corelo-pin")),
-        Err(PinError::Pin(Errno::EPERM))
-    );
+    assert_eq!(pin::pin(map.as_fd(), &std::env::temp_dir().join("corelo-pin")), Err(PinError::Pin(Errno::EPERM)));
 }
 
 #[test]
@@ -750,9 +650,7 @@ fn the_kernels_btf() {
     };
     assert_eq!(btf[..2], 0xeb9fu16.to_ne_bytes());
     println!("{} bytes by {}", btf.len(), btf.source());
-    if corelo_loader::version::KernelVersion::running()
-        >= corelo_loader::version::KernelVersion::new(6, 16, 0)
-    {
+    if corelo_loader::version::KernelVersion::running() >= corelo_loader::version::KernelVersion::new(6, 16, 0) {
         assert_eq!(btf.source(), Source::Mmap);
     }
     let (fd, id) = kernel::btf_object("vmlinux").unwrap().unwrap();
@@ -778,10 +676,7 @@ fn module_btf_one_at_a_time() {
     });
     assert!(walked.unwrap().is_continue());
     println!("{count} modules with BTF");
-    assert_eq!(
-        KernelBtf::open_module("no_such_module").unwrap_err(),
-        KernelBtfError::Open(Errno::ENOENT)
-    );
+    assert_eq!(KernelBtf::open_module("no_such_module").unwrap_err(), KernelBtfError::Open(Errno::ENOENT));
 }
 
 #[inline(never)]
@@ -801,9 +696,7 @@ fn file_offset() -> (PathBuf, u64) {
             let end = u64::from_str_radix(end, 16).ok()?;
             let offset = u64::from_str_radix(words.nth(1)?, 16).ok()?;
             let path = PathBuf::from(words.nth(2)?);
-            (start..end)
-                .contains(&address)
-                .then(|| (path, address - start + offset))
+            (start..end).contains(&address).then(|| (path, address - start + offset))
         })
         .unwrap()
 }
@@ -816,19 +709,8 @@ fn uprobes_on_entry_and_return() {
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let program = load(2, &counter(&map));
     let mut want = 0;
-    for (returns, pid) in [
-        (false, None),
-        (true, None),
-        (false, Some(std::process::id())),
-    ] {
-        let uprobe = links::uprobe::Uprobe {
-            path: &path,
-            offset,
-            ref_ctr_offset: 0,
-            returns,
-            pid,
-            cookie: 0,
-        };
+    for (returns, pid) in [(false, None), (true, None), (false, Some(std::process::id()))] {
+        let uprobe = links::uprobe::Uprobe { path: &path, offset, ref_ctr_offset: 0, returns, pid, cookie: 0 };
         let link = match links::uprobe::attach(program.as_fd(), uprobe) {
             Err(LinkError::NoProbes | LinkError::NoTracefs) => return missing("no uprobes"),
             link => link.unwrap(),
@@ -892,22 +774,14 @@ fn kprobes_attach_or_say_why_not() {
     let Some(_kernel) = kernel() else { return };
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let program = load(2, &counter(&map));
-    let kprobe = |function| links::kprobe::Kprobe {
-        function,
-        offset: 0,
-        returns: false,
-        cookie: 0,
-    };
+    let kprobe = |function| links::kprobe::Kprobe { function, offset: 0, returns: false, cookie: 0 };
     match links::kprobe::attach(program.as_fd(), kprobe("do_exit")) {
         Ok(link) => {
             start_a_process();
             assert!(counted(&map) >= 1);
             drop(link);
             let absent = links::kprobe::attach(program.as_fd(), kprobe("no_such_function"));
-            assert!(
-                matches!(absent, Err(LinkError::Kernel { .. })),
-                "{absent:?}"
-            );
+            assert!(matches!(absent, Err(LinkError::Kernel { .. })), "{absent:?}");
         }
         Err(error) => {
             // A kernel without CONFIG_KPROBES, or tracefs not mounted: said in words.
@@ -922,20 +796,14 @@ fn kprobes_attach_or_say_why_not() {
 fn tcx_in_order() {
     let Some(_kernel) = kernel() else { return };
     // BPF_PROG_TYPE_SCHED_CLS, "next" (-1).
-    let spec = ProgramSpec {
-        expected_attach_type: links::attach_type::TCX_INGRESS,
-        ..ProgramSpec::new(3)
-    };
+    let spec = ProgramSpec { expected_attach_type: links::attach_type::TCX_INGRESS, ..ProgramSpec::new(3) };
     let program = load_program(&spec, &[mov(0, -1), exit()].concat(), &mut &mut [][..]).unwrap();
     let other = load_program(&spec, &[mov(0, -1), exit()].concat(), &mut &mut [][..]).unwrap();
     let index = links::interface_index("lo").unwrap();
     let ingress = links::attach_type::TCX_INGRESS;
     let first = links::tcx::attach(program.as_fd(), index, ingress, links::tcx::Order::Append);
     let first = match first {
-        Err(LinkError::Kernel {
-            errno: Errno::EINVAL,
-            ..
-        }) => return missing("no tcx"),
+        Err(LinkError::Kernel { errno: Errno::EINVAL, .. }) => return missing("no tcx"),
         link => link.unwrap(),
     };
     let before = links::tcx::Order::Before(program.as_fd());
@@ -977,10 +845,7 @@ fn btf_id(kind: u32, name: &str) -> Option<u32> {
         let info = word(at + 4);
         let (found, vlen) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
         let start = strings + word(at) as usize;
-        if found == kind
-            && btf[start..].starts_with(name.as_bytes())
-            && btf[start + name.len()] == 0
-        {
+        if found == kind && btf[start..].starts_with(name.as_bytes()) && btf[start + name.len()] == 0 {
             return Some(id);
         }
         at += 12
@@ -997,11 +862,7 @@ fn btf_id(kind: u32, name: &str) -> Option<u32> {
 
 /// A BPF_PROG_TYPE_TRACING program.
 fn load_tracing(attach_type: u32, attach_btf_id: u32, insns: &[u8]) -> std::os::fd::OwnedFd {
-    let spec = ProgramSpec {
-        expected_attach_type: attach_type,
-        attach_btf_id,
-        ..ProgramSpec::new(26)
-    };
+    let spec = ProgramSpec { expected_attach_type: attach_type, attach_btf_id, ..ProgramSpec::new(26) };
     load_program(&spec, insns, &mut &mut [][..]).unwrap()
 }
 
@@ -1014,10 +875,7 @@ fn tp_btf() {
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let attach_type = links::attach_type::TRACE_RAW_TP;
     let program = load_tracing(attach_type, id, &counter(&map));
-    assert_eq!(
-        programs::prog_info(program.as_fd()).unwrap().attach_btf_id,
-        id
-    );
+    assert_eq!(programs::prog_info(program.as_fd()).unwrap().attach_btf_id, id);
     let link = links::tracing::attach(program.as_fd(), attach_type, 0).unwrap();
     start_a_process();
     let seen = counted(&map);
@@ -1068,8 +926,5 @@ fn iterators_are_read() {
         assert_eq!(buffer[..len], b"corelo!\n".repeat(4)[..]);
         assert_eq!(reader.read(&mut buffer), Ok(0));
     }
-    assert!(
-        links::iter::attach(program.as_fd()).is_err(),
-        "it needs a map"
-    );
+    assert!(links::iter::attach(program.as_fd()).is_err(), "it needs a map");
 }

@@ -92,23 +92,13 @@ impl<'a> Member<'a> {
     /// A plain member at a byte offset.
     #[must_use]
     pub fn at(name: &'a str, type_id: u32, byte_offset: u32) -> Self {
-        Member {
-            name,
-            type_id,
-            bit_offset: byte_offset * 8,
-            bitfield_size: 0,
-        }
+        Member { name, type_id, bit_offset: byte_offset * 8, bitfield_size: 0 }
     }
 
     /// A bitfield at a bit offset.
     #[must_use]
     pub fn bits(name: &'a str, type_id: u32, bit_offset: u32, bitfield_size: u8) -> Self {
-        Member {
-            name,
-            type_id,
-            bit_offset,
-            bitfield_size,
-        }
+        Member { name, type_id, bit_offset, bitfield_size }
     }
 }
 
@@ -127,11 +117,7 @@ impl KindLayout {
     /// A row without flags.
     #[must_use]
     pub fn new(info_size: u8, elem_size: u8) -> Self {
-        KindLayout {
-            info_size,
-            elem_size,
-            flags: 0,
-        }
+        KindLayout { info_size, elem_size, flags: 0 }
     }
 
     /// The rows of kinds 0 to 19; the sizes are those of the uapi structs that follow `struct btf_type`.
@@ -159,10 +145,7 @@ impl KindLayout {
             (0, 0),  // TYPE_TAG
             (0, 12), // ENUM64: struct btf_enum64
         ];
-        SIZES
-            .iter()
-            .map(|&(info, elem)| KindLayout::new(info, elem))
-            .collect()
+        SIZES.iter().map(|&(info, elem)| KindLayout::new(info, elem)).collect()
     }
 }
 
@@ -204,22 +187,13 @@ impl BtfBuilder {
     /// one more), `base_str_len` how many bytes its string section has.
     #[must_use]
     pub fn split(endian: Endian, base_types: u32, base_str_len: u32) -> Self {
-        BtfBuilder {
-            strings: Vec::new(),
-            base_types,
-            base_str_len,
-            ..BtfBuilder::new(endian)
-        }
+        BtfBuilder { strings: Vec::new(), base_types, base_str_len, ..BtfBuilder::new(endian) }
     }
 
     /// An empty BTF split on this one.
     #[must_use]
     pub fn split_on(&self) -> Self {
-        BtfBuilder::split(
-            self.endian,
-            self.next_id() - 1,
-            self.base_str_len + self.strings.len() as u32,
-        )
+        BtfBuilder::split(self.endian, self.next_id() - 1, self.base_str_len + self.strings.len() as u32)
     }
 
     /// The byte order.
@@ -272,24 +246,9 @@ impl BtfBuilder {
     ///
     /// # Panics
     /// If kind or vlen do not fit the info word in use.
-    pub fn raw(
-        &mut self,
-        kind: u8,
-        name: &str,
-        vlen: u32,
-        kind_flag: bool,
-        size_or_type: u32,
-        words: &[u32],
-    ) -> u32 {
-        let (max_vlen, max_kind) = if self.wide {
-            (0x00ff_ffff, 0x7f)
-        } else {
-            (0xffff, 0x1f)
-        };
-        assert!(
-            vlen <= max_vlen && kind <= max_kind,
-            "kind {kind} with vlen {vlen} needs wide_info()"
-        );
+    pub fn raw(&mut self, kind: u8, name: &str, vlen: u32, kind_flag: bool, size_or_type: u32, words: &[u32]) -> u32 {
+        let (max_vlen, max_kind) = if self.wide { (0x00ff_ffff, 0x7f) } else { (0xffff, 0x1f) };
+        assert!(vlen <= max_vlen && kind <= max_kind, "kind {kind} with vlen {vlen} needs wide_info()");
         let id = self.next_id();
         let name_off = self.str_off(name);
         self.starts.push(self.types.len());
@@ -315,14 +274,7 @@ impl BtfBuilder {
     }
 
     /// INT with the old way of saying bitfield: a bit offset and a number of bits.
-    pub fn int_bits(
-        &mut self,
-        name: &str,
-        byte_size: u32,
-        encoding: IntEncoding,
-        bit_offset: u8,
-        bits: u8,
-    ) -> u32 {
+    pub fn int_bits(&mut self, name: &str, byte_size: u32, encoding: IntEncoding, bit_offset: u8, bits: u8) -> u32 {
         let word = encoding.bits() << 24 | u32::from(bit_offset) << 16 | u32::from(bits);
         self.raw(kind::INT, name, 0, false, byte_size, &[word])
     }
@@ -334,14 +286,7 @@ impl BtfBuilder {
 
     /// ARRAY of `elements` elements.
     pub fn array(&mut self, elem_type: u32, index_type: u32, elements: u32) -> u32 {
-        self.raw(
-            kind::ARRAY,
-            "",
-            0,
-            false,
-            0,
-            &[elem_type, index_type, elements],
-        )
+        self.raw(kind::ARRAY, "", 0, false, 0, &[elem_type, index_type, elements])
     }
 
     /// STRUCT; kind_flag is set if any member is a bitfield.
@@ -365,36 +310,16 @@ impl BtfBuilder {
             };
             words.extend([self.str_off(member.name), member.type_id, offset]);
         }
-        self.raw(
-            kind,
-            name,
-            members.len() as u32,
-            kind_flag,
-            byte_size,
-            &words,
-        )
+        self.raw(kind, name, members.len() as u32, kind_flag, byte_size, &words)
     }
 
     /// ENUM with 32-bit values; `signed` sets kind_flag.
-    pub fn enum_(
-        &mut self,
-        name: &str,
-        byte_size: u32,
-        signed: bool,
-        values: &[(&str, i32)],
-    ) -> u32 {
+    pub fn enum_(&mut self, name: &str, byte_size: u32, signed: bool, values: &[(&str, i32)]) -> u32 {
         let mut words = Vec::with_capacity(values.len() * 2);
         for &(value_name, value) in values {
             words.extend([self.str_off(value_name), value as u32]);
         }
-        self.raw(
-            kind::ENUM,
-            name,
-            values.len() as u32,
-            signed,
-            byte_size,
-            &words,
-        )
+        self.raw(kind::ENUM, name, values.len() as u32, signed, byte_size, &words)
     }
 
     /// ENUM64 of 8 bytes; `signed` sets kind_flag.
@@ -442,14 +367,7 @@ impl BtfBuilder {
         for &(name, type_id) in params {
             words.extend([self.str_off(name), type_id]);
         }
-        self.raw(
-            kind::FUNC_PROTO,
-            "",
-            params.len() as u32,
-            false,
-            return_type,
-            &words,
-        )
+        self.raw(kind::FUNC_PROTO, "", params.len() as u32, false, return_type, &words)
     }
 
     /// VAR; linkage is 0 static, 1 global, 2 extern.
@@ -459,18 +377,8 @@ impl BtfBuilder {
 
     /// DATASEC with (variable, offset, size) entries.
     pub fn datasec(&mut self, name: &str, byte_size: u32, vars: &[(u32, u32, u32)]) -> u32 {
-        let words: Vec<u32> = vars
-            .iter()
-            .flat_map(|&(var, offset, size)| [var, offset, size])
-            .collect();
-        self.raw(
-            kind::DATASEC,
-            name,
-            vars.len() as u32,
-            false,
-            byte_size,
-            &words,
-        )
+        let words: Vec<u32> = vars.iter().flat_map(|&(var, offset, size)| [var, offset, size]).collect();
+        self.raw(kind::DATASEC, name, vars.len() as u32, false, byte_size, &words)
     }
 
     /// FLOAT
@@ -479,21 +387,8 @@ impl BtfBuilder {
     }
 
     /// DECL_TAG; `component_idx` is -1 for the whole of the type, `attribute` sets kind_flag.
-    pub fn decl_tag(
-        &mut self,
-        value: &str,
-        type_id: u32,
-        component_idx: i32,
-        attribute: bool,
-    ) -> u32 {
-        self.raw(
-            kind::DECL_TAG,
-            value,
-            0,
-            attribute,
-            type_id,
-            &[component_idx as u32],
-        )
+    pub fn decl_tag(&mut self, value: &str, type_id: u32, component_idx: i32, attribute: bool) -> u32 {
+        self.raw(kind::DECL_TAG, value, 0, attribute, type_id, &[component_idx as u32])
     }
 
     /// TYPE_TAG; `attribute` sets kind_flag.
@@ -522,13 +417,7 @@ impl BtfBuilder {
         let mut out = Vec::new();
         out.extend_from_slice(&e.u16(0xeb9f));
         out.extend_from_slice(&[1, 0]);
-        for word in [
-            header_len,
-            0,
-            type_len,
-            type_len + layout_len,
-            self.str_len(),
-        ] {
+        for word in [header_len, 0, type_len, type_len + layout_len, self.str_len()] {
             out.extend_from_slice(&e.u32(word));
         }
         if extended {

@@ -38,10 +38,7 @@ struct Part {
 
 impl Part {
     fn new(record_size: u32) -> Self {
-        Part {
-            record_size,
-            sections: Vec::new(),
-        }
+        Part { record_size, sections: Vec::new() }
     }
 
     fn bytes(&self, e: Endian) -> Vec<u8> {
@@ -79,13 +76,7 @@ impl BtfExtBuilder {
     /// An empty one: a 32-byte header, records of 8, 16 and 16 bytes.
     #[must_use]
     pub fn new(endian: Endian) -> Self {
-        BtfExtBuilder {
-            endian,
-            header_len: 32,
-            func: Part::new(8),
-            line: Part::new(16),
-            core: Part::new(16),
-        }
+        BtfExtBuilder { endian, header_len: 32, func: Part::new(8), line: Part::new(16), core: Part::new(16) }
     }
 
     /// Sets the header's length in bytes: 24 stops before the CO-RE part, more than 32 adds zeros.
@@ -104,10 +95,7 @@ impl BtfExtBuilder {
 
     /// func_info of a section: (byte offset of the instruction, FUNC id) records.
     pub fn func_info(&mut self, section_name_off: u32, records: &[(u32, u32)]) -> &mut Self {
-        let records = records
-            .iter()
-            .map(|&(insn_off, type_id)| vec![insn_off, type_id])
-            .collect();
+        let records = records.iter().map(|&(insn_off, type_id)| vec![insn_off, type_id]).collect();
         self.func.sections.push((section_name_off, records));
         self
     }
@@ -115,18 +103,14 @@ impl BtfExtBuilder {
     /// line_info of a section.
     pub fn line_info(&mut self, section_name_off: u32, records: &[LineRecord]) -> &mut Self {
         let words = |r: &LineRecord| vec![r.insn_off, r.file_name_off, r.line_off, r.line_col];
-        self.line
-            .sections
-            .push((section_name_off, records.iter().map(words).collect()));
+        self.line.sections.push((section_name_off, records.iter().map(words).collect()));
         self
     }
 
     /// CO-RE records of a section.
     pub fn core_relo(&mut self, section_name_off: u32, records: &[CoreReloRecord]) -> &mut Self {
         let words = |r: &CoreReloRecord| vec![r.insn_off, r.type_id, r.access_str_off, r.kind];
-        self.core
-            .sections
-            .push((section_name_off, records.iter().map(words).collect()));
+        self.core.sections.push((section_name_off, records.iter().map(words).collect()));
         self
     }
 

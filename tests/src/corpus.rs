@@ -39,17 +39,12 @@ pub fn workspace_root() -> PathBuf {
 #[must_use]
 pub fn corpus() -> Option<Corpus> {
     static SAID: Once = Once::new();
-    let root = std::env::var_os("CORELO_CORPUS")
-        .map_or_else(|| workspace_root().join("../shared/corpus"), PathBuf::from);
+    let root =
+        std::env::var_os("CORELO_CORPUS").map_or_else(|| workspace_root().join("../shared/corpus"), PathBuf::from);
     if root.join("MANIFEST.tsv").is_file() {
         return Some(Corpus { root });
     }
-    SAID.call_once(|| {
-        println!(
-            "skipped: no corpus at {} (CORELO_CORPUS names another place)",
-            root.display()
-        )
-    });
+    SAID.call_once(|| println!("skipped: no corpus at {} (CORELO_CORPUS names another place)", root.display()));
     None
 }
 
@@ -86,11 +81,7 @@ impl Corpus {
                 }
             }
         }
-        assert!(
-            !found.is_empty(),
-            "no objects below {}",
-            self.root.display()
-        );
+        assert!(!found.is_empty(), "no objects below {}", self.root.display());
         found
     }
 
@@ -109,8 +100,7 @@ impl Corpus {
         let path = self.root.join(relative);
         if relative.ends_with(".zst") {
             let cached = unpacked(&path);
-            return fs::read(&cached)
-                .unwrap_or_else(|error| panic!("{}: {error}", cached.display()));
+            return fs::read(&cached).unwrap_or_else(|error| panic!("{}: {error}", cached.display()));
         }
         fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
@@ -125,16 +115,9 @@ impl Corpus {
         let kernels: Vec<Kernel> = names
             .iter()
             .filter_map(|name| name.strip_suffix(".btf.zst"))
-            .map(|name| Kernel {
-                name: name.to_owned(),
-                root: self.root.clone(),
-            })
+            .map(|name| Kernel { name: name.to_owned(), root: self.root.clone() })
             .collect();
-        assert!(
-            !kernels.is_empty(),
-            "no kernels below {}",
-            self.root.display()
-        );
+        assert!(!kernels.is_empty(), "no kernels below {}", self.root.display());
         kernels
     }
 
@@ -144,10 +127,7 @@ impl Corpus {
     /// If there is none of that name.
     #[must_use]
     pub fn kernel(&self, name: &str) -> Kernel {
-        let found = self
-            .kernels()
-            .into_iter()
-            .find(|kernel| kernel.name == name);
+        let found = self.kernels().into_iter().find(|kernel| kernel.name == name);
         found.unwrap_or_else(|| panic!("the corpus has no kernel {name}"))
     }
 
@@ -196,16 +176,7 @@ impl Corpus {
     #[must_use]
     pub fn core_tables(&self) -> Vec<String> {
         let names = sorted_names(&self.root.join("oracle"));
-        names
-            .iter()
-            .filter_map(|name| {
-                Some(
-                    name.strip_prefix("core-")?
-                        .strip_suffix(".tsv.zst")?
-                        .to_owned(),
-                )
-            })
-            .collect()
+        names.iter().filter_map(|name| Some(name.strip_prefix("core-")?.strip_suffix(".tsv.zst")?.to_owned())).collect()
     }
 }
 
@@ -213,11 +184,7 @@ impl Kernel {
     /// Byte order, by the architecture's name.
     #[must_use]
     pub fn endian(&self) -> Endian {
-        if self.name.starts_with("s390x") {
-            Endian::Big
-        } else {
-            Endian::Little
-        }
+        if self.name.starts_with("s390x") { Endian::Big } else { Endian::Little }
     }
 
     /// The unpacked vmlinux BTF.
@@ -245,14 +212,7 @@ impl Kernel {
         let names = sorted_names(&self.root.join(format!("btf/{}-modules", self.name)));
         let mut modules: Vec<String> = names
             .iter()
-            .filter_map(|name| {
-                Some(
-                    name.strip_suffix(".zst")
-                        .unwrap_or(name)
-                        .strip_suffix(".btf")?
-                        .to_owned(),
-                )
-            })
+            .filter_map(|name| Some(name.strip_suffix(".zst").unwrap_or(name).strip_suffix(".btf")?.to_owned()))
             .collect();
         modules.dedup();
         modules
@@ -274,14 +234,8 @@ impl Kernel {
     /// If it cannot be unpacked.
     #[must_use]
     pub fn module_path(&self, module: &str) -> PathBuf {
-        let plain = self
-            .root
-            .join(format!("btf/{}-modules/{module}.btf", self.name));
-        if plain.exists() {
-            plain
-        } else {
-            unpacked(&plain.with_extension("btf.zst"))
-        }
+        let plain = self.root.join(format!("btf/{}-modules/{module}.btf", self.name));
+        if plain.exists() { plain } else { unpacked(&plain.with_extension("btf.zst")) }
     }
 
     /// Modules with distilled BTF: (name, `.BTF`, `.BTF.base`), sorted by name.
@@ -291,21 +245,12 @@ impl Kernel {
     #[must_use]
     pub fn distilled(&self) -> Vec<(String, Vec<u8>, Vec<u8>)> {
         let dir = self.root.join(format!("btf/{}-distilled", self.name));
-        let read = |path: PathBuf| {
-            fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-        };
+        let read = |path: PathBuf| fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let pair = |module: &str| {
-            let (split, base) = (
-                dir.join(format!("{module}.btf")),
-                dir.join(format!("{module}.btf_base")),
-            );
+            let (split, base) = (dir.join(format!("{module}.btf")), dir.join(format!("{module}.btf_base")));
             (module.to_owned(), read(split), read(base))
         };
-        sorted_names(&dir)
-            .iter()
-            .filter_map(|name| name.strip_suffix(".btf"))
-            .map(pair)
-            .collect()
+        sorted_names(&dir).iter().filter_map(|name| name.strip_suffix(".btf")).map(pair).collect()
     }
 }
 
@@ -316,8 +261,7 @@ fn fnv64(bytes: &[u8]) -> u64 {
 }
 
 fn cache_dir() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| workspace_root().join("target"), PathBuf::from);
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from);
     let dir = target.join("corpus-cache");
     if fs::create_dir_all(&dir).is_ok() {
         return dir;
@@ -339,9 +283,7 @@ fn unpacked(path: &Path) -> PathBuf {
     let mut bytes = Vec::new();
     let mut decoder = ruzstd::decoding::StreamingDecoder::new(packed.as_slice())
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    decoder
-        .read_to_end(&mut bytes)
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    decoder.read_to_end(&mut bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "-");
     let partial = wanted.with_file_name(format!("partial-{}-{thread}{name}", std::process::id()));
     fs::write(&partial, &bytes).unwrap_or_else(|error| panic!("{}: {error}", partial.display()));

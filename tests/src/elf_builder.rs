@@ -95,26 +95,14 @@ impl Section {
     /// A PROGBITS section aligned to 8 bytes.
     #[must_use]
     pub fn progbits(name: &str, flags: u64, data: Vec<u8>) -> Self {
-        Section {
-            name: name.to_owned(),
-            sh_type: SHT_PROGBITS,
-            flags,
-            data,
-            link: 0,
-            info: 0,
-            entsize: 0,
-            align: 8,
-        }
+        Section { name: name.to_owned(), sh_type: SHT_PROGBITS, flags, data, link: 0, info: 0, entsize: 0, align: 8 }
     }
 
     /// A NOBITS section of so many bytes.
     #[must_use]
     pub fn nobits(name: &str, byte_size: usize) -> Self {
         let data = vec![0; byte_size];
-        Section {
-            sh_type: SHT_NOBITS,
-            ..Section::progbits(name, SHF_ALLOC | SHF_WRITE, data)
-        }
+        Section { sh_type: SHT_NOBITS, ..Section::progbits(name, SHF_ALLOC | SHF_WRITE, data) }
     }
 }
 
@@ -155,13 +143,7 @@ impl ElfBuilder {
     /// An empty BPF object.
     #[must_use]
     pub fn new(endian: Endian) -> Self {
-        ElfBuilder {
-            endian,
-            machine: EM_BPF,
-            sections: Vec::new(),
-            symbols: Vec::new(),
-            relocations: Vec::new(),
-        }
+        ElfBuilder { endian, machine: EM_BPF, sections: Vec::new(), symbols: Vec::new(), relocations: Vec::new() }
     }
 
     /// Sets `e_machine`.
@@ -191,19 +173,8 @@ impl ElfBuilder {
     }
 
     /// Adds a REL entry for `section` at a byte offset.
-    pub fn relocation(
-        &mut self,
-        section: u16,
-        offset: u64,
-        symbol: usize,
-        r_type: u32,
-    ) -> &mut Self {
-        self.relocations.push(Relocation {
-            section,
-            offset,
-            symbol,
-            r_type,
-        });
+    pub fn relocation(&mut self, section: u16, offset: u64, symbol: usize, r_type: u32) -> &mut Self {
+        self.relocations.push(Relocation { section, offset, symbol, r_type });
         self
     }
 
@@ -217,11 +188,7 @@ impl ElfBuilder {
         for (place, &i) in order.iter().enumerate() {
             final_index[i] = place as u64 + 1;
         }
-        let locals = self
-            .symbols
-            .iter()
-            .filter(|s| s.bind == Bind::Local)
-            .count() as u32;
+        let locals = self.symbols.iter().filter(|s| s.bind == Bind::Local).count() as u32;
 
         let mut sections = self.sections.clone();
         let mut with_relocations: Vec<u16> = self.relocations.iter().map(|r| r.section).collect();
@@ -272,16 +239,9 @@ impl ElfBuilder {
             entsize: 24,
             ..Section::progbits(".symtab", 0, symtab)
         });
-        let mut names: Vec<u32> = sections
-            .iter()
-            .map(|s| add_name(&mut strtab, &s.name))
-            .collect();
+        let mut names: Vec<u32> = sections.iter().map(|s| add_name(&mut strtab, &s.name)).collect();
         names.push(add_name(&mut strtab, ".strtab"));
-        sections.push(Section {
-            sh_type: SHT_STRTAB,
-            align: 1,
-            ..Section::progbits(".strtab", 0, strtab)
-        });
+        sections.push(Section { sh_type: SHT_STRTAB, align: 1, ..Section::progbits(".strtab", 0, strtab) });
 
         let mut out = vec![0u8; 64];
         let mut headers = vec![0u8; 64];
@@ -305,15 +265,7 @@ impl ElfBuilder {
         let headers_off = out.len() as u64;
         out.extend_from_slice(&headers);
 
-        let mut header = vec![
-            0x7f,
-            b'E',
-            b'L',
-            b'F',
-            2,
-            if e == Endian::Little { 1 } else { 2 },
-            1,
-        ];
+        let mut header = vec![0x7f, b'E', b'L', b'F', 2, if e == Endian::Little { 1 } else { 2 }, 1];
         header.resize(16, 0);
         header.extend_from_slice(&e.u16(1)); // ET_REL
         header.extend_from_slice(&e.u16(self.machine));
@@ -322,14 +274,7 @@ impl ElfBuilder {
             header.extend_from_slice(&e.u64(word));
         }
         header.extend_from_slice(&e.u32(0));
-        for half in [
-            64,
-            0,
-            0,
-            64,
-            sections.len() as u16 + 1,
-            sections.len() as u16,
-        ] {
+        for half in [64, 0, 0, 64, sections.len() as u16 + 1, sections.len() as u16] {
             header.extend_from_slice(&e.u16(half));
         }
         out[..64].copy_from_slice(&header);

@@ -82,8 +82,7 @@ impl<'a> ElfFile<'a> {
             Some(2) => Endian::Big,
             other => return Err(format!("byte order {other:?}")),
         };
-        Self::parse_in(bytes, e)
-            .ok_or_else(|| "a header or section ends outside the file".to_owned())
+        Self::parse_in(bytes, e).ok_or_else(|| "a header or section ends outside the file".to_owned())
     }
 
     fn parse_in(bytes: &'a [u8], e: Endian) -> Option<Self> {
@@ -119,10 +118,7 @@ impl<'a> ElfFile<'a> {
         for (section, off) in sections.iter_mut().zip(name_offs) {
             section.name = text(names, off);
         }
-        Some(ElfFile {
-            endian: e,
-            sections,
-        })
+        Some(ElfFile { endian: e, sections })
     }
 
     /// The first section of that name.
@@ -137,10 +133,7 @@ impl<'a> ElfFile<'a> {
         let Some(table) = self.sections.iter().find(|s| s.sh_type == 2) else {
             return Vec::new();
         };
-        let names = self
-            .sections
-            .get(table.link as usize)
-            .map_or(&[][..], |s| s.data);
+        let names = self.sections.get(table.link as usize).map_or(&[][..], |s| s.data);
         let e = self.endian;
         let read = |raw: &[u8]| {
             Some(ElfSymbol {
@@ -162,19 +155,10 @@ impl<'a> ElfFile<'a> {
         let e = self.endian;
         let read = |raw: &[u8]| {
             let info = e.read_u64(raw, 8)?;
-            Some(ElfRelocation {
-                offset: e.read_u64(raw, 0)?,
-                symbol: (info >> 32) as u32,
-                r_type: info as u32,
-            })
+            Some(ElfRelocation { offset: e.read_u64(raw, 0)?, symbol: (info >> 32) as u32, r_type: info as u32 })
         };
         let of_section = |s: &&ElfSection<'_>| s.sh_type == 9 && s.info as usize == section;
-        self.sections
-            .iter()
-            .filter(of_section)
-            .flat_map(|s| s.data.chunks_exact(16))
-            .filter_map(read)
-            .collect()
+        self.sections.iter().filter(of_section).flat_map(|s| s.data.chunks_exact(16)).filter_map(read).collect()
     }
 }
 

@@ -16,11 +16,7 @@ impl Endian {
     /// The order of the machine that runs the test.
     #[must_use]
     pub fn native() -> Self {
-        if cfg!(target_endian = "little") {
-            Endian::Little
-        } else {
-            Endian::Big
-        }
+        if cfg!(target_endian = "little") { Endian::Little } else { Endian::Big }
     }
 
     /// The bytes of a 16-bit value.

@@ -57,12 +57,7 @@ pub fn fixture(name: &str, endian: Endian) -> Fixture {
     let path = dir.join(format!("{name}-{}.o", suffix(endian)));
     assert!(path.is_file(), "no fixture {}", path.display());
     let target = dir.join(format!("{name}-target-{}.btf", suffix(endian)));
-    Fixture {
-        name: name.to_owned(),
-        endian,
-        path,
-        target_btf: target.is_file().then_some(target),
-    }
+    Fixture { name: name.to_owned(), endian, path, target_btf: target.is_file().then_some(target) }
 }
 
 /// Every fixture in every byte order that it was built in, sorted by name.
@@ -80,10 +75,7 @@ pub fn fixtures() -> Vec<Fixture> {
     names.sort();
     let of_file = |file: &String| {
         Endian::BOTH.into_iter().find_map(|endian| {
-            let name = file
-                .strip_suffix(".o")?
-                .strip_suffix(suffix(endian))?
-                .strip_suffix('-')?;
+            let name = file.strip_suffix(".o")?.strip_suffix(suffix(endian))?.strip_suffix('-')?;
             Some(fixture(name, endian))
         })
     };

@@ -59,13 +59,7 @@ impl Insn {
     /// Any instruction.
     #[must_use]
     pub fn new(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Self {
-        Insn {
-            code,
-            dst,
-            src,
-            off,
-            imm,
-        }
+        Insn { code, dst, src, off, imm }
     }
 
     /// `dst = imm` in 64 bits.
@@ -137,10 +131,7 @@ impl Insn {
     /// `dst = imm64`, two slots; `src` is the pseudo source (0: a plain value).
     #[must_use]
     pub fn ld_imm64(dst: u8, src: u8, value: u64) -> [Insn; 2] {
-        [
-            Insn::new(0x18, dst, src, 0, value as u32 as i32),
-            Insn::new(0, 0, 0, 0, (value >> 32) as u32 as i32),
-        ]
+        [Insn::new(0x18, dst, src, 0, value as u32 as i32), Insn::new(0, 0, 0, 0, (value >> 32) as u32 as i32)]
     }
 
     /// Call of a helper by number.
@@ -176,9 +167,7 @@ impl Insn {
         };
         let off = endian.u16(self.off as u16);
         let imm = endian.u32(self.imm as u32);
-        [
-            self.code, regs, off[0], off[1], imm[0], imm[1], imm[2], imm[3],
-        ]
+        [self.code, regs, off[0], off[1], imm[0], imm[1], imm[2], imm[3]]
     }
 
     /// The instruction in 8 bytes, or `None` if there are fewer.
@@ -192,13 +181,7 @@ impl Insn {
         };
         let off = endian.read_u16(bytes, 2)? as i16;
         let imm = endian.read_u32(bytes, 4)? as i32;
-        Some(Insn {
-            code,
-            dst,
-            src,
-            off,
-            imm,
-        })
+        Some(Insn { code, dst, src, off, imm })
     }
 }
 
@@ -211,10 +194,7 @@ pub fn encode(insns: &[Insn], endian: Endian) -> Vec<u8> {
 /// The instructions in a run of bytes; a rest of less than 8 bytes is left out.
 #[must_use]
 pub fn decode(bytes: &[u8], endian: Endian) -> Vec<Insn> {
-    bytes
-        .chunks_exact(8)
-        .filter_map(|chunk| Insn::read(chunk, endian))
-        .collect()
+    bytes.chunks_exact(8).filter_map(|chunk| Insn::read(chunk, endian)).collect()
 }
 
 /// The bytes of a run of instructions with everything zeroed that stands for a descriptor or id of one running kernel: map and

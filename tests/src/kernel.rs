@@ -13,25 +13,17 @@ const CAP_BPF: u32 = 39;
 
 fn status_field(name: &str) -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    status.lines().find_map(|line| {
-        line.strip_prefix(name)?
-            .strip_prefix(':')
-            .map(|rest| rest.trim().to_owned())
-    })
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(|rest| rest.trim().to_owned()))
 }
 
 /// Whether the effective user is root.
 #[must_use]
 pub fn is_root() -> bool {
-    status_field("Uid")
-        .and_then(|ids| ids.split_whitespace().nth(1).map(|id| id == "0"))
-        .unwrap_or(false)
+    status_field("Uid").and_then(|ids| ids.split_whitespace().nth(1).map(|id| id == "0")).unwrap_or(false)
 }
 
 fn has_capability(number: u32) -> bool {
-    let effective = status_field("CapEff")
-        .and_then(|hex| u64::from_str_radix(&hex, 16).ok())
-        .unwrap_or(0);
+    let effective = status_field("CapEff").and_then(|hex| u64::from_str_radix(&hex, 16).ok()).unwrap_or(0);
     effective >> number & 1 == 1
 }
 
@@ -82,10 +74,7 @@ pub fn require_kernel(reason: &str) -> bool {
 /// # Panics
 /// Instead of printing, when `CORELO_REQUIRE_KERNEL=1`.
 pub fn skip(reason: &str, obstacle: &str) {
-    assert!(
-        !kernel_is_required(),
-        "CORELO_REQUIRE_KERNEL=1, but cannot {reason}: {obstacle}"
-    );
+    assert!(!kernel_is_required(), "CORELO_REQUIRE_KERNEL=1, but cannot {reason}: {obstacle}");
     println!("skipped: cannot {reason}: {obstacle}");
 }
 
@@ -110,25 +99,12 @@ pub fn fds() -> Vec<String> {
 /// that open files do not disturb it.
 #[must_use]
 pub fn bpf_fds() -> Vec<String> {
-    fds()
-        .into_iter()
-        .filter(|link| {
-            ["bpf", "btf", "perf"]
-                .iter()
-                .any(|word| link.contains(word))
-        })
-        .collect()
+    fds().into_iter().filter(|link| ["bpf", "btf", "perf"].iter().any(|word| link.contains(word))).collect()
 }
 
 fn fdinfo_id(fd: BorrowedFd<'_>, key: &str) -> Option<u32> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
-    info.lines().find_map(|line| {
-        line.strip_prefix(key)?
-            .trim_start_matches(':')
-            .trim()
-            .parse()
-            .ok()
-    })
+    info.lines().find_map(|line| line.strip_prefix(key)?.trim_start_matches(':').trim().parse().ok())
 }
 
 /// The id of the program behind a descriptor.
@@ -146,10 +122,7 @@ pub fn map_id(fd: BorrowedFd<'_>) -> Option<u32> {
 /// Whether bpftool can be run.
 #[must_use]
 pub fn has_bpftool() -> bool {
-    Command::new("bpftool")
-        .arg("version")
-        .output()
-        .is_ok_and(|out| out.status.success())
+    Command::new("bpftool").arg("version").output().is_ok_and(|out| out.status.success())
 }
 
 /// What `bpftool -j` prints with these arguments: JSON text.
@@ -171,9 +144,7 @@ pub fn bpftool_plain(args: &[&str]) -> Result<String, String> {
 }
 
 fn run_bpftool(command: &mut Command) -> Result<Vec<u8>, String> {
-    let out = command
-        .output()
-        .map_err(|error| format!("bpftool: {error}"))?;
+    let out = command.output().map_err(|error| format!("bpftool: {error}"))?;
     if out.status.success() {
         return Ok(out.stdout);
     }
@@ -193,18 +164,8 @@ fn run_bpftool(command: &mut Command) -> Result<Vec<u8>, String> {
 pub fn xlated_insns(prog: BorrowedFd<'_>) -> Result<Vec<u8>, String> {
     let id = prog_id(prog).ok_or("the descriptor is not a program's")?;
     let file = std::env::temp_dir().join(format!("corelo-xlated-{}-{id}", std::process::id()));
-    let file_name = file
-        .to_str()
-        .ok_or("the temporary directory's name is not UTF-8")?;
-    let dumped = bpftool(&[
-        "prog",
-        "dump",
-        "xlated",
-        "id",
-        &id.to_string(),
-        "file",
-        file_name,
-    ]);
+    let file_name = file.to_str().ok_or("the temporary directory's name is not UTF-8")?;
+    let dumped = bpftool(&["prog", "dump", "xlated", "id", &id.to_string(), "file", file_name]);
     let bytes = dumped.and_then(|_| fs::read(&file).map_err(|error| error.to_string()));
     // The file is not there when the dump failed.
     let _ = fs::remove_file(&file);

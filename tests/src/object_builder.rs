@@ -15,8 +15,7 @@
 use crate::btf_builder::{BtfBuilder, IntEncoding, Member};
 use crate::btf_ext_builder::{BtfExtBuilder, CoreReloRecord};
 use crate::elf_builder::{
-    Bind, ElfBuilder, R_BPF_64_32, R_BPF_64_64, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, Section,
-    SymType, Symbol,
+    Bind, ElfBuilder, R_BPF_64_32, R_BPF_64_64, SHF_ALLOC, SHF_EXECINSTR, SHF_WRITE, Section, SymType, Symbol,
 };
 use crate::endian::Endian;
 use crate::insn::{Insn, encode};
@@ -110,16 +109,8 @@ impl ObjectBuilder {
     }
 
     /// The header and record sizes of `.BTF.ext`; see [`BtfExtBuilder`].
-    pub fn btf_ext_sizes(
-        &mut self,
-        header_len: u32,
-        func_info: u32,
-        line_info: u32,
-        core_relo: u32,
-    ) -> &mut Self {
-        self.ext
-            .header_len(header_len)
-            .record_sizes(func_info, line_info, core_relo);
+    pub fn btf_ext_sizes(&mut self, header_len: u32, func_info: u32, line_info: u32, core_relo: u32) -> &mut Self {
+        self.ext.header_len(header_len).record_sizes(func_info, line_info, core_relo);
         self
     }
 
@@ -129,22 +120,11 @@ impl ObjectBuilder {
     }
 
     /// Adds a function with a binding of choice. Untyped ones get no FUNC in BTF and no func_info.
-    pub fn function(
-        &mut self,
-        section: &str,
-        name: &str,
-        bind: Bind,
-        typed: bool,
-        insns: &[Insn],
-    ) -> &mut Self {
-        let index = self
-            .code
-            .iter()
-            .position(|(s, _)| s == section)
-            .unwrap_or_else(|| {
-                self.code.push((section.to_owned(), Vec::new()));
-                self.code.len() - 1
-            });
+    pub fn function(&mut self, section: &str, name: &str, bind: Bind, typed: bool, insns: &[Insn]) -> &mut Self {
+        let index = self.code.iter().position(|(s, _)| s == section).unwrap_or_else(|| {
+            self.code.push((section.to_owned(), Vec::new()));
+            self.code.len() - 1
+        });
         let bytes = encode(insns, self.endian);
         let code = &mut self.code[index].1;
         self.functions.push(Function {
@@ -161,8 +141,7 @@ impl ObjectBuilder {
 
     fn place(&self, function: &str, insn_idx: u32) -> (String, u32) {
         let f = self.functions.iter().rfind(|f| f.name == function);
-        let f =
-            f.unwrap_or_else(|| panic!("no function {function} in the object under construction"));
+        let f = f.unwrap_or_else(|| panic!("no function {function} in the object under construction"));
         (f.section.clone(), f.insn_off + insn_idx * 8)
     }
 
@@ -170,25 +149,10 @@ impl ObjectBuilder {
     ///
     /// # Panics
     /// If there is no such function.
-    pub fn core_relo(
-        &mut self,
-        function: &str,
-        insn_idx: u32,
-        type_id: u32,
-        access: &str,
-        kind: u32,
-    ) -> &mut Self {
+    pub fn core_relo(&mut self, function: &str, insn_idx: u32, type_id: u32, access: &str, kind: u32) -> &mut Self {
         let (section, insn_off) = self.place(function, insn_idx);
         let access_str_off = self.btf.str_off(access);
-        self.core_relo_record(
-            &section,
-            CoreReloRecord {
-                insn_off,
-                type_id,
-                access_str_off,
-                kind,
-            },
-        )
+        self.core_relo_record(&section, CoreReloRecord { insn_off, type_id, access_str_off, kind })
     }
 
     /// Adds a CO-RE record as it is.
@@ -215,21 +179,13 @@ impl ObjectBuilder {
 
     fn reference(&mut self, function: &str, insn_idx: u32, symbol: &str, r_type: u32) -> &mut Self {
         let (section, insn_off) = self.place(function, insn_idx);
-        self.references.push(CodeReference {
-            section,
-            insn_off,
-            symbol: symbol.to_owned(),
-            r_type,
-        });
+        self.references.push(CodeReference { section, insn_off, symbol: symbol.to_owned(), r_type });
         self
     }
 
     /// Adds a BTF-defined map to `.maps`.
     pub fn map_def(&mut self, map: MapDef<'_>) -> &mut Self {
-        self.maps.push((
-            map.name.to_owned(),
-            [map.map_type, map.key_size, map.value_size, map.max_entries],
-        ));
+        self.maps.push((map.name.to_owned(), [map.map_type, map.key_size, map.value_size, map.max_entries]));
         self
     }
 
@@ -261,10 +217,8 @@ impl ObjectBuilder {
         let mut vars = Vec::new();
         for (i, (name, values)) in self.maps.iter().enumerate() {
             let mut members = Vec::new();
-            for (place, (attribute, &value)) in ["type", "key_size", "value_size", "max_entries"]
-                .into_iter()
-                .zip(values)
-                .enumerate()
+            for (place, (attribute, &value)) in
+                ["type", "key_size", "value_size", "max_entries"].into_iter().zip(values).enumerate()
             {
                 let array = btf.array(int, int, value);
                 let ptr = btf.ptr(array);
@@ -303,24 +257,14 @@ impl ObjectBuilder {
         }
         let mut indexes = Vec::new();
         for (name, code) in &self.code {
-            let index = elf.section(Section::progbits(
-                name,
-                SHF_ALLOC | SHF_EXECINSTR,
-                code.clone(),
-            ));
+            let index = elf.section(Section::progbits(name, SHF_ALLOC | SHF_EXECINSTR, code.clone()));
             indexes.push((name.clone(), index));
             let name_off = btf.str_off(name);
             let mut funcs = Vec::new();
             for f in self.functions.iter().filter(|f| &f.section == name) {
                 let symbol = Symbol {
                     bind: f.bind,
-                    ..global(
-                        &f.name,
-                        index,
-                        u64::from(f.insn_off),
-                        u64::from(f.byte_size),
-                        SymType::Func,
-                    )
+                    ..global(&f.name, index, u64::from(f.insn_off), u64::from(f.byte_size), SymType::Func)
                 };
                 symbols.push((f.name.clone(), elf.symbol(symbol)));
                 if let (true, Some(int)) = (f.typed, int) {
@@ -334,17 +278,12 @@ impl ObjectBuilder {
                 ext.func_info(name_off, &funcs);
             }
         }
-        let mut relo_sections: Vec<&String> =
-            self.relos.iter().map(|(section, _)| section).collect();
+        let mut relo_sections: Vec<&String> = self.relos.iter().map(|(section, _)| section).collect();
         relo_sections.sort();
         relo_sections.dedup();
         for section in relo_sections {
-            let records: Vec<CoreReloRecord> = self
-                .relos
-                .iter()
-                .filter(|(s, _)| s == section)
-                .map(|&(_, record)| record)
-                .collect();
+            let records: Vec<CoreReloRecord> =
+                self.relos.iter().filter(|(s, _)| s == section).map(|&(_, record)| record).collect();
             let name_off = btf.str_off(section);
             ext.core_relo(name_off, &records);
         }
@@ -355,10 +294,7 @@ impl ObjectBuilder {
             let data = vec![0; self.maps.len() * 32];
             let index = elf.section(Section::progbits(".maps", SHF_ALLOC | SHF_WRITE, data));
             for (i, (name, _)) in self.maps.iter().enumerate() {
-                symbols.push((
-                    name.clone(),
-                    elf.symbol(global(name, index, i as u64 * 32, 32, SymType::Object)),
-                ));
+                symbols.push((name.clone(), elf.symbol(global(name, index, i as u64 * 32, 32, SymType::Object))));
             }
         }
         if !self.legacy_maps.is_empty() {
@@ -370,44 +306,26 @@ impl ObjectBuilder {
             }
             let index = elf.section(Section::progbits("maps", SHF_ALLOC | SHF_WRITE, data));
             for (name, offset, size) in places {
-                symbols.push((
-                    name.clone(),
-                    elf.symbol(global(name, index, offset, size, SymType::Object)),
-                ));
+                symbols.push((name.clone(), elf.symbol(global(name, index, offset, size, SymType::Object))));
             }
         }
         for section in &self.data {
             let size = section.data.len() as u64;
             let index = elf.section(section.clone());
-            let is_its_symbol =
-                |r: &&CodeReference| r.insn_off == u32::MAX && r.section == section.name;
+            let is_its_symbol = |r: &&CodeReference| r.insn_off == u32::MAX && r.section == section.name;
             for r in self.references.iter().filter(is_its_symbol) {
-                symbols.push((
-                    r.symbol.clone(),
-                    elf.symbol(global(&r.symbol, index, 0, size, SymType::Object)),
-                ));
+                symbols.push((r.symbol.clone(), elf.symbol(global(&r.symbol, index, 0, size, SymType::Object))));
             }
         }
         for r in self.references.iter().filter(|r| r.insn_off != u32::MAX) {
-            let known = symbols
-                .iter()
-                .find(|(name, _)| *name == r.symbol)
-                .map(|&(_, handle)| handle);
+            let known = symbols.iter().find(|(name, _)| *name == r.symbol).map(|&(_, handle)| handle);
             let handle = known.unwrap_or_else(|| {
                 let handle = elf.symbol(global(&r.symbol, 0, 0, 0, SymType::NoType));
                 symbols.push((r.symbol.clone(), handle));
                 handle
             });
-            let section = indexes
-                .iter()
-                .find(|(name, _)| *name == r.section)
-                .map(|&(_, index)| index);
-            elf.relocation(
-                section.expect("a function's section"),
-                u64::from(r.insn_off),
-                handle,
-                r.r_type,
-            );
+            let section = indexes.iter().find(|(name, _)| *name == r.section).map(|&(_, index)| index);
+            elf.relocation(section.expect("a function's section"), u64::from(r.insn_off), handle, r.r_type);
         }
         if let Some(license) = &self.license {
             let mut bytes = license.clone().into_bytes();

@@ -49,8 +49,7 @@ fn kernels_and_modules_are_dumped_as_bpftool_does() {
         let mut buffer = arena_bytes(&blob);
         let mut arena = Arena::new(&mut buffer);
         let btf = Btf::parse(&blob).expect(&kernel.name);
-        let base = Types::index(btf, DEFAULT_STRIDE, None, &mut arena, Part::KernelIndex)
-            .expect(&kernel.name);
+        let base = Types::index(btf, DEFAULT_STRIDE, None, &mut arena, Part::KernelIndex).expect(&kernel.name);
         match run_bpftool(&kernel.btf_path(), None) {
             Ok(text) => {
                 lines += compare(&kernel.name, &base, &text);
@@ -64,14 +63,7 @@ fn kernels_and_modules_are_dumped_as_bpftool_does() {
             let mut buffer = arena_bytes(&blob);
             let mut arena = Arena::new(&mut buffer);
             let btf = Btf::parse_split(&blob, &base).expect(&what);
-            let types = Types::index(
-                btf,
-                DEFAULT_STRIDE,
-                Some(&base),
-                &mut arena,
-                Part::KernelIndex,
-            )
-            .expect(&what);
+            let types = Types::index(btf, DEFAULT_STRIDE, Some(&base), &mut arena, Part::KernelIndex).expect(&what);
             match run_bpftool(&kernel.module_path(&module), Some(&kernel.btf_path())) {
                 Ok(text) => {
                     lines += compare(&what, &types, &text);
@@ -81,9 +73,7 @@ fn kernels_and_modules_are_dumped_as_bpftool_does() {
             }
         }
     }
-    println!(
-        "{kernels} kernels and {modules} modules, {lines} lines as bpftool; bpftool cannot read {refused:?}"
-    );
+    println!("{kernels} kernels and {modules} modules, {lines} lines as bpftool; bpftool cannot read {refused:?}");
     assert!(kernels > 0 && modules > 0 && lines > 1_000_000);
 }
 
@@ -104,8 +94,8 @@ fn objects_are_dumped_as_bpftool_does() {
         std::fs::write(&path, blob).expect("a writable temporary directory");
         let mut buffer = arena_bytes(blob);
         let mut arena = Arena::new(&mut buffer);
-        let types = Btf::parse(blob)
-            .and_then(|btf| Types::index(btf, DEFAULT_STRIDE, None, &mut arena, Part::LocalIndex));
+        let types =
+            Btf::parse(blob).and_then(|btf| Types::index(btf, DEFAULT_STRIDE, None, &mut arena, Part::LocalIndex));
         match (types, run_bpftool(&path, None)) {
             (Ok(types), Ok(text)) => {
                 lines += compare(&what, &types, &text);

@@ -24,10 +24,7 @@ fn named<'a>(types: &Types<'a>) -> BTreeMap<(u8, Vec<u8>), Vec<TypeId>> {
     for ty in types.btf().iter().map(Result::unwrap) {
         let name = types.name(&ty).unwrap();
         if !name.is_empty() {
-            found
-                .entry((ty.kind().number(), name.to_vec()))
-                .or_default()
-                .push(ty.id());
+            found.entry((ty.kind().number(), name.to_vec())).or_default().push(ty.id());
         }
     }
     found
@@ -51,36 +48,15 @@ impl Comparison<'_, '_> {
         if !self.seen.insert((ours.0, wanted.0)) {
             return;
         }
-        let (ours, wanted) = (
-            self.ours.get(ours).expect(path),
-            self.wanted.get(wanted).expect(path),
-        );
-        let name = |types: &Types<'_>, offset| {
-            String::from_utf8(types.string(offset).expect(path).to_vec()).unwrap()
-        };
-        let path = &format!(
-            "{path} > {} {}",
-            wanted.kind(),
-            name(self.wanted, wanted.name_off())
-        );
-        assert_eq!(
-            ours.info(),
-            wanted.info(),
-            "{path}: [{}] and [{}]",
-            ours.id(),
-            wanted.id()
-        );
-        let same_name = |left: u32, right: u32| {
-            assert_eq!(name(self.ours, left), name(self.wanted, right), "{path}")
-        };
+        let (ours, wanted) = (self.ours.get(ours).expect(path), self.wanted.get(wanted).expect(path));
+        let name = |types: &Types<'_>, offset| String::from_utf8(types.string(offset).expect(path).to_vec()).unwrap();
+        let path = &format!("{path} > {} {}", wanted.kind(), name(self.wanted, wanted.name_off()));
+        assert_eq!(ours.info(), wanted.info(), "{path}: [{}] and [{}]", ours.id(), wanted.id());
+        let same_name = |left: u32, right: u32| assert_eq!(name(self.ours, left), name(self.wanted, right), "{path}");
         same_name(ours.name_off(), wanted.name_off());
         for (left, right) in ours.members().zip(wanted.members()) {
             same_name(left.name_off, right.name_off);
-            assert_eq!(
-                (left.bit_offset, left.bitfield_size),
-                (right.bit_offset, right.bitfield_size),
-                "{path}"
-            );
+            assert_eq!((left.bit_offset, left.bitfield_size), (right.bit_offset, right.bitfield_size), "{path}");
         }
         for (left, right) in ours.params().zip(wanted.params()) {
             same_name(left.name_off, right.name_off);
@@ -102,30 +78,14 @@ impl Comparison<'_, '_> {
 
 fn ids(ty: &Type<'_>) -> Vec<TypeId> {
     let own = match ty.kind() {
-        Kind::Int
-        | Kind::Struct
-        | Kind::Union
-        | Kind::Enum
-        | Kind::Enum64
-        | Kind::Datasec
-        | Kind::Float => None,
+        Kind::Int | Kind::Struct | Kind::Union | Kind::Enum | Kind::Enum64 | Kind::Datasec | Kind::Float => None,
         Kind::Fwd | Kind::Array => None,
         _ => Some(ty.type_id()),
     };
-    let array = ty
-        .array()
-        .into_iter()
-        .flat_map(|array| [array.element, array.index]);
+    let array = ty.array().into_iter().flat_map(|array| [array.element, array.index]);
     let vars = ty.section_vars().map(|var| var.type_id);
-    let parts = ty
-        .members()
-        .map(|m| m.type_id)
-        .chain(ty.params().map(|p| p.type_id));
-    own.into_iter()
-        .chain(array)
-        .chain(vars)
-        .chain(parts)
-        .collect()
+    let parts = ty.members().map(|m| m.type_id).chain(ty.params().map(|p| p.type_id));
+    own.into_iter().chain(array).chain(vars).chain(parts).collect()
 }
 
 #[test]
@@ -144,8 +104,8 @@ fn distilled_modules_become_what_they_are_on_their_kernel() {
             let what = format!("{} {module}", kernel.name);
             let mut buffer = vec![0; split.len() * 4 + own_base.len() * 8 + 4096];
             let mut arena = Arena::new(&mut buffer);
-            let rebased = rebase(&split, &own_base, &base, &mut arena)
-                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            let rebased =
+                rebase(&split, &own_base, &base, &mut arena).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(rebased.blob.len(), split.len());
             let (used, high_water) = (arena.used(), arena.high_water());
 
@@ -155,28 +115,15 @@ fn distilled_modules_become_what_they_are_on_their_kernel() {
             let wanted = split_on(&original, &base, &mut Arena::new(&mut two));
             let (our_names, wanted_names) = (named(&ours), named(&wanted));
             let first_split = base.end_id();
-            let mut comparison = Comparison {
-                ours: &ours,
-                wanted: &wanted,
-                first_split,
-                seen: HashSet::new(),
-                shared: 0,
-            };
+            let mut comparison =
+                Comparison { ours: &ours, wanted: &wanted, first_split, seen: HashSet::new(), shared: 0 };
             let mut compared = 0;
             for ((kind, name), wanted_ids) in &wanted_names {
                 let our_ids = our_names.get(&(*kind, name.clone())).unwrap_or_else(|| {
-                    panic!(
-                        "{what}: {} {} is missing",
-                        Kind::from_number(*kind),
-                        name.escape_ascii()
-                    )
+                    panic!("{what}: {} {} is missing", Kind::from_number(*kind), name.escape_ascii())
                 });
                 // Distilling adds base types that have no place in the small base, after the module's own.
-                assert!(
-                    our_ids.len() >= wanted_ids.len(),
-                    "{what}: {}",
-                    name.escape_ascii()
-                );
+                assert!(our_ids.len() >= wanted_ids.len(), "{what}: {}", name.escape_ascii());
                 for (&left, &right) in our_ids.iter().zip(wanted_ids) {
                     comparison.compare(left, right, &what);
                     compared += 1;
@@ -224,10 +171,7 @@ fn try_rebase(
     distil: impl FnOnce(&mut BtfBuilder) -> Vec<u32>,
     fill: impl FnOnce(&mut BtfBuilder, &[u32]),
 ) -> Result<(String, Vec<u32>), RebaseError> {
-    let mut made = Distilled {
-        base: BtfBuilder::new(endian),
-        ids: Vec::new(),
-    };
+    let mut made = Distilled { base: BtfBuilder::new(endian), ids: Vec::new() };
     made.ids = distil(&mut made.base);
     let mut split = made.base.split_on();
     fill(&mut split, &made.ids);
@@ -261,11 +205,7 @@ fn each_kind_finds_its_like() {
         let (text, base_ids) = try_rebase(endian, distil, |split, ids| {
             let ptr = split.ptr(ids[3]);
             let array = split.array(ids[0], ids[1], 2);
-            split.struct_(
-                "mine",
-                32,
-                &[Member::at("twice", array, 0), Member::at("p", ptr, 24)],
-            );
+            split.struct_("mine", 32, &[Member::at("twice", array, 0), Member::at("p", ptr, 24)]);
             let proto = split.func_proto(ids[4], &[("double", ids[6]), ("f", ids[2])]);
             split.func("once", proto, 0);
             split.typedef("u", ids[5]);
@@ -298,48 +238,14 @@ fn what_has_no_like_or_several_is_refused() {
     };
     let no_match = |differs| RebaseError::NoMatch { id, differs };
     let rows: [(&str, Distil, RebaseError); 8] = [
-        (
-            "missing",
-            |btf| btf.struct_("missing", 4, &[]),
-            no_match(false),
-        ),
-        (
-            "embedded, of another size",
-            |btf| btf.struct_("once", 99, &[]),
-            no_match(true),
-        ),
-        (
-            "of two, neither of the size",
-            |btf| btf.struct_("twice", 8, &[]),
-            no_match(true),
-        ),
-        (
-            "two of the size",
-            |btf| btf.struct_("same", 4, &[]),
-            RebaseError::Ambiguous {
-                id,
-                first: TypeId(6),
-            },
-        ),
-        (
-            "another encoding",
-            |btf| btf.int("int", 4, IntEncoding::Bool),
-            no_match(true),
-        ),
+        ("missing", |btf| btf.struct_("missing", 4, &[]), no_match(false)),
+        ("embedded, of another size", |btf| btf.struct_("once", 99, &[]), no_match(true)),
+        ("of two, neither of the size", |btf| btf.struct_("twice", 8, &[]), no_match(true)),
+        ("two of the size", |btf| btf.struct_("same", 4, &[]), RebaseError::Ambiguous { id, first: TypeId(6) }),
+        ("another encoding", |btf| btf.int("int", 4, IntEncoding::Bool), no_match(true)),
         ("another kind", |btf| btf.float("int", 4), no_match(false)),
-        (
-            "pointer",
-            |btf| btf.ptr(0),
-            RebaseError::UnexpectedKind {
-                id,
-                kind: Kind::Ptr,
-            },
-        ),
-        (
-            "nameless",
-            |btf| btf.struct_("", 4, &[]),
-            RebaseError::Anonymous { id },
-        ),
+        ("pointer", |btf| btf.ptr(0), RebaseError::UnexpectedKind { id, kind: Kind::Ptr }),
+        ("nameless", |btf| btf.struct_("", 4, &[]), RebaseError::Anonymous { id }),
     ];
     for (what, distil, wanted) in rows {
         let result = try_rebase(Endian::Little, |btf| vec![distil(btf)], embeds);
@@ -362,18 +268,10 @@ fn too_small_an_arena_is_an_error_at_every_size() {
     rebase(&split, &distilled, &base, &mut arena).unwrap();
     let needed = arena.high_water();
     for len in 0..=needed {
-        let result = rebase(
-            &split,
-            &distilled,
-            &base,
-            &mut Arena::new(&mut whole[..len]),
-        );
+        let result = rebase(&split, &distilled, &base, &mut Arena::new(&mut whole[..len]));
         assert_eq!(result.is_ok(), len == needed, "{len} of {needed} bytes");
         if let Err(error) = result {
-            assert!(
-                matches!(error, RebaseError::Arena(_)),
-                "{len} bytes: {error}"
-            );
+            assert!(matches!(error, RebaseError::Arena(_)), "{len} bytes: {error}");
         }
     }
 }
@@ -395,11 +293,7 @@ fn damaged_blobs_are_refused_or_stay_readable() {
     let int = distilled.int("int", 4, IntEncoding::Signed);
     let mut split = distilled.split_on();
     let array = split.array(once, int, 3);
-    split.struct_(
-        "mine",
-        32,
-        &[Member::at("m", array, 0), Member::at("int", int, 24)],
-    );
+    split.struct_("mine", 32, &[Member::at("m", array, 0), Member::at("int", int, 24)]);
     let proto = split.func_proto(int, &[("p", array)]);
     split.func("f", proto, 1);
     let (distilled, split, base) = (distilled.build(), split.build(), base_blob(Endian::Little));
@@ -409,28 +303,15 @@ fn damaged_blobs_are_refused_or_stay_readable() {
     let (mut rebased, mut refused) = (0, 0);
     for _ in 0..40_000 {
         let (mut distilled, mut split) = (distilled.clone(), split.clone());
-        let blob = if number().is_multiple_of(3) {
-            &mut distilled
-        } else {
-            &mut split
-        };
+        let blob = if number().is_multiple_of(3) { &mut distilled } else { &mut split };
         for _ in 0..1 + number() % 3 {
             let at = 24 + number() % (blob.len() - 24);
-            blob[at] = if number().is_multiple_of(2) {
-                number() as u8
-            } else {
-                (number() % 20) as u8
-            };
+            blob[at] = if number().is_multiple_of(2) { number() as u8 } else { (number() % 20) as u8 };
         }
         let mut buffer = [0; 4096];
         match rebase(&split, &distilled, &base, &mut Arena::new(&mut buffer)) {
             Ok(out) => {
-                assert!(
-                    Btf::parse_split(out.blob, &base)
-                        .unwrap()
-                        .iter()
-                        .all(|ty| ty.is_ok())
-                );
+                assert!(Btf::parse_split(out.blob, &base).unwrap().iter().all(|ty| ty.is_ok()));
                 rebased += 1;
             }
             Err(error) => {

@@ -28,9 +28,7 @@ impl Places {
         let elf = ElfFile::parse(object).expect("an ELF file");
         let mut places = Self::default();
         for section in &elf.sections {
-            places
-                .sections
-                .insert(section.name.into(), section.size as u32);
+            places.sections.insert(section.name.into(), section.size as u32);
         }
         for symbol in elf.symbols() {
             let is_hidden = matches!(symbol.other & 3, 1 | 2);
@@ -43,13 +41,8 @@ impl Places {
             if symbol.sym_type == 2 && is_hidden {
                 places.hidden_functions.push(symbol.name.into());
             }
-            let placed = Placed {
-                byte_offset: symbol.value as u32,
-                is_hidden,
-            };
-            places
-                .variables
-                .insert((section.name.into(), symbol.name.into()), placed);
+            let placed = Placed { byte_offset: symbol.value as u32, is_hidden };
+            places.variables.insert((section.name.into(), symbol.name.into()), placed);
         }
         let mut end = 0;
         for ty in types.btf().iter().map(Result::unwrap) {
@@ -58,13 +51,8 @@ impl Places {
             }
             for listed in ty.section_vars() {
                 let name = types.name(&types.get(listed.type_id).unwrap()).unwrap();
-                let placed = Placed {
-                    byte_offset: end,
-                    is_hidden: false,
-                };
-                places
-                    .variables
-                    .insert((b".kconfig".into(), name.into()), placed);
+                let placed = Placed { byte_offset: end, is_hidden: false };
+                places.variables.insert((b".kconfig".into(), name.into()), placed);
                 end = (end + listed.byte_size).next_multiple_of(8);
             }
             places.sections.insert(b".kconfig".into(), end);
@@ -79,9 +67,7 @@ impl ObjectLayout for Places {
     }
 
     fn variable(&self, section: &[u8], name: &[u8]) -> Option<Placed> {
-        self.variables
-            .get(&(section.to_vec(), name.to_vec()))
-            .copied()
+        self.variables.get(&(section.to_vec(), name.to_vec())).copied()
     }
 
     fn is_hidden_function(&self, name: &[u8]) -> bool {
@@ -120,20 +106,13 @@ fn sanitized(
     let out = sanitize(blob, &types, &places, features, &mut arena)?;
     let is_changed = needs_change(&types, &places, features)?;
     assert_eq!(is_changed, out != blob, "the announcement is wrong");
-    assert!(
-        !is_changed || out.len() == len,
-        "{} bytes announced, {len} written",
-        out.len()
-    );
+    assert!(!is_changed || out.len() == len, "{} bytes announced, {len} written", out.len());
     Ok(out.to_vec())
 }
 
 fn lacking() -> Vec<(String, KernelBtfFeatures)> {
     let all = KernelBtfFeatures::ALL;
-    let mut sets = vec![
-        ("all".to_owned(), all),
-        ("none".to_owned(), KernelBtfFeatures::NONE),
-    ];
+    let mut sets = vec![("all".to_owned(), all), ("none".to_owned(), KernelBtfFeatures::NONE)];
     for (feature, name) in KernelBtfFeatures::EACH {
         sets.push((format!("all but {name}"), all.without(feature)));
         sets.push((format!("only {name}"), feature));
@@ -143,9 +122,7 @@ fn lacking() -> Vec<(String, KernelBtfFeatures)> {
 
 fn btf_section(object: &[u8]) -> Option<Vec<u8>> {
     let elf = ElfFile::parse(object).ok()?;
-    elf.section(".BTF")
-        .map(|section| section.data.to_vec())
-        .filter(|data| !data.is_empty())
+    elf.section(".BTF").map(|section| section.data.to_vec()).filter(|data| !data.is_empty())
 }
 
 fn refusal(blob: &[u8]) -> Option<String> {
@@ -162,10 +139,7 @@ fn the_kernel_takes_fixtures_with_and_without_each_kind() {
         return;
     }
     let (mut loads, mut refused) = (0, Vec::new());
-    for fixture in fixtures()
-        .iter()
-        .filter(|fixture| fixture.endian == Endian::native())
-    {
+    for fixture in fixtures().iter().filter(|fixture| fixture.endian == Endian::native()) {
         let object = fixture.read();
         let Some(blob) = btf_section(&object) else {
             continue;
@@ -183,12 +157,7 @@ fn the_kernel_takes_fixtures_with_and_without_each_kind() {
         }
     }
     println!("{loads} loads");
-    assert!(
-        refused.is_empty(),
-        "{} refused:\n{}",
-        refused.len(),
-        refused.join("\n")
-    );
+    assert!(refused.is_empty(), "{} refused:\n{}", refused.len(), refused.join("\n"));
     assert!(loads > 200);
 }
 
@@ -217,29 +186,18 @@ fn the_kernel_takes_the_corpus_objects() {
             }
         }
     }
-    println!(
-        "{loads} loads, {} refused:\n{}",
-        refused.len(),
-        refused.join("\n")
-    );
+    println!("{loads} loads, {} refused:\n{}", refused.len(), refused.join("\n"));
     assert!(refused.is_empty());
 }
 
 #[test]
 fn both_byte_orders_become_the_same() {
     let mut compared = 0;
-    for little in fixtures()
-        .iter()
-        .filter(|fixture| fixture.endian == Endian::Little)
-    {
-        let big = fixtures()
-            .into_iter()
-            .find(|other| other.name == little.name && other.endian == Endian::Big);
+    for little in fixtures().iter().filter(|fixture| fixture.endian == Endian::Little) {
+        let big = fixtures().into_iter().find(|other| other.name == little.name && other.endian == Endian::Big);
         let Some(big) = big else { continue };
         let (little_object, big_object) = (little.read(), big.read());
-        let (Some(little_blob), Some(big_blob)) =
-            (btf_section(&little_object), btf_section(&big_object))
-        else {
+        let (Some(little_blob), Some(big_blob)) = (btf_section(&little_object), btf_section(&big_object)) else {
             continue;
         };
         // Types of one source are numbered alike in both, with few exceptions that a plain dump shows.
@@ -247,17 +205,11 @@ fn both_byte_orders_become_the_same() {
             continue;
         }
         for (features, set) in lacking() {
-            let little_out =
-                sanitized(&little_blob, |types| Places::of(&little_object, types), set);
+            let little_out = sanitized(&little_blob, |types| Places::of(&little_object, types), set);
             let big_out = sanitized(&big_blob, |types| Places::of(&big_object, types), set);
             match (little_out, big_out) {
                 (Ok(little_out), Ok(big_out)) => {
-                    assert_eq!(
-                        dump(&little_out),
-                        dump(&big_out),
-                        "{} with {features}",
-                        little.name
-                    );
+                    assert_eq!(dump(&little_out), dump(&big_out), "{} with {features}", little.name);
                     compared += 1;
                 }
                 (little_out, big_out) => {
@@ -277,11 +229,7 @@ fn one_of_each(endian: Endian) -> Vec<u8> {
     let visible = btf.var("visible", byte, 1);
     let hidden = btf.var("hidden", byte, 1);
     let own = btf.var("own", byte, 0);
-    btf.datasec(
-        ".data.a",
-        0,
-        &[(visible, 0, 1), (hidden, 0, 1), (own, 1, 1)],
-    );
+    btf.datasec(".data.a", 0, &[(visible, 0, 1), (hidden, 0, 1), (own, 1, 1)]);
     btf.datasec("?.ops", 8, &[]);
     btf.float("float", 4);
     btf.enum64("wide", true, &[("W", u64::MAX)]);
@@ -300,13 +248,7 @@ fn hand_places(_: &Types<'_>) -> Places {
     places.sections.insert(b".data.a".into(), 3);
     for (name, byte_offset, is_hidden) in [("visible", 2, false), ("hidden", 0, true)] {
         let key = (b".data.a".to_vec(), name.as_bytes().to_vec());
-        places.variables.insert(
-            key,
-            Placed {
-                byte_offset,
-                is_hidden,
-            },
-        );
+        places.variables.insert(key, Placed { byte_offset, is_hidden });
     }
     places
 }
@@ -368,20 +310,11 @@ fn each_kind_becomes_what_it_should() {
 ";
     for endian in [Endian::Little, Endian::Big] {
         let blob = one_of_each(endian);
-        assert_eq!(
-            dump(&sanitized(&blob, hand_places, KernelBtfFeatures::ALL).unwrap()),
-            all
-        );
-        assert_eq!(
-            dump(&sanitized(&blob, hand_places, KernelBtfFeatures::NONE).unwrap()),
-            none
-        );
+        assert_eq!(dump(&sanitized(&blob, hand_places, KernelBtfFeatures::ALL).unwrap()), all);
+        assert_eq!(dump(&sanitized(&blob, hand_places, KernelBtfFeatures::NONE).unwrap()), none);
         let static_only = KernelBtfFeatures::ALL.without(KernelBtfFeatures::GLOBAL_FUNC);
         let text = dump(&sanitized(&blob, hand_places, static_only).unwrap());
-        assert!(
-            text.contains("[15] FUNC 'global' type_id=9 linkage=static"),
-            "{text}"
-        );
+        assert!(text.contains("[15] FUNC 'global' type_id=9 linkage=static"), "{text}");
         let no_qmark = KernelBtfFeatures::ALL.without(KernelBtfFeatures::QMARK_DATASEC);
         let text = dump(&sanitized(&blob, hand_places, no_qmark).unwrap());
         assert!(text.contains("[6] DATASEC '_.ops'"), "{text}");
@@ -398,14 +331,7 @@ fn what_needs_nothing_is_borrowed() {
     let mut index = [0; 256];
     let types = indexed(&blob, &mut Arena::new(&mut index));
     let mut arena = Arena::new(&mut []);
-    let out = sanitize(
-        &blob,
-        &types,
-        &Places::default(),
-        KernelBtfFeatures::ALL,
-        &mut arena,
-    )
-    .unwrap();
+    let out = sanitize(&blob, &types, &Places::default(), KernelBtfFeatures::ALL, &mut arena).unwrap();
     assert!(std::ptr::eq(out, blob.as_slice()));
 }
 
@@ -413,19 +339,10 @@ fn what_needs_nothing_is_borrowed() {
 fn what_is_missing_is_named() {
     let blob = one_of_each(Endian::Little);
     let error = sanitized(&blob, |_| Places::default(), KernelBtfFeatures::ALL).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "BTF section [5] has no size, and the object no such section"
-    );
-    let without_symbol = |types: &Types<'_>| Places {
-        variables: BTreeMap::new(),
-        ..hand_places(types)
-    };
+    assert_eq!(error.to_string(), "BTF section [5] has no size, and the object no such section");
+    let without_symbol = |types: &Types<'_>| Places { variables: BTreeMap::new(), ..hand_places(types) };
     let error = sanitized(&blob, without_symbol, KernelBtfFeatures::ALL).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "variable [2] of BTF section [5] has no symbol"
-    );
+    assert_eq!(error.to_string(), "variable [2] of BTF section [5] has no symbol");
 }
 
 #[test]
@@ -439,13 +356,8 @@ fn a_byte_too_few_is_said() {
     let mut buffer = vec![0u8; len.next_multiple_of(8)];
     let mut arena = Arena::new(&mut buffer);
     let error = sanitize(&blob, &types, &places, KernelBtfFeatures::ALL, &mut arena).unwrap_err();
-    let SanitizeError::Arena(full) = error else {
-        panic!("{error}")
-    };
-    assert_eq!(
-        (full.part, full.wanted),
-        (Part::Btf, len.next_multiple_of(8))
-    );
+    let SanitizeError::Arena(full) = error else { panic!("{error}") };
+    assert_eq!((full.part, full.wanted), (Part::Btf, len.next_multiple_of(8)));
 }
 
 /// Numbers that look random and are the same each time (xorshift).
@@ -468,16 +380,11 @@ fn damaged_types_are_changed_or_refused_and_nothing_else() {
             let mut blob = whole.clone();
             for _ in 0..1 + number() % 4 {
                 let at = 24 + number() % (blob.len() - 24);
-                blob[at] = if number().is_multiple_of(2) {
-                    number() as u8
-                } else {
-                    (number() % 20) as u8
-                };
+                blob[at] = if number().is_multiple_of(2) { number() as u8 } else { (number() % 20) as u8 };
             }
             let mut index = vec![0; blob.len() * 4 + 1024];
             let mut arena = Arena::new(&mut index);
-            let types = Btf::parse(&blob)
-                .and_then(|btf| Types::index(btf, 2, None, &mut arena, Part::LocalIndex));
+            let types = Btf::parse(&blob).and_then(|btf| Types::index(btf, 2, None, &mut arena, Part::LocalIndex));
             let Ok(types) = types else { continue };
             let mut buffer = vec![0; blob.len() + 256];
             for set in [KernelBtfFeatures::ALL, KernelBtfFeatures::NONE] {

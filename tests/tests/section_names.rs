@@ -4,23 +4,17 @@ use corelo_core::object::section_name::{names, parse};
 use corelo_tests::libbpf::{classify_section, section_definitions, version};
 
 /// Ends that make of a table's name something to be taken or refused.
-const ENDS: [&str; 14] = [
-    "", "/", "/x", "/x/y", "/x:y", "x", "_x", ".s", ".s/x", "+", "/ingress", "/devmap", ".w/x",
-    "/x+0x8",
-];
+const ENDS: [&str; 14] =
+    ["", "/", "/x", "/x/y", "/x:y", "x", "_x", ".s", ".s/x", "+", "/ingress", "/devmap", ".w/x", "/x+0x8"];
 
 #[test]
 fn the_table_has_libbpfs_names_and_no_others() {
     let libbpf = section_definitions();
-    let ours: Vec<String> = names()
-        .map(|(name, takes_target)| format!("{name}{}", if takes_target { "+" } else { "" }))
-        .collect();
+    let ours: Vec<String> =
+        names().map(|(name, takes_target)| format!("{name}{}", if takes_target { "+" } else { "" })).collect();
     let missing: Vec<_> = libbpf.iter().filter(|name| !ours.contains(name)).collect();
     let extra: Vec<_> = ours.iter().filter(|name| !libbpf.contains(name)).collect();
-    assert!(
-        missing.is_empty() && extra.is_empty(),
-        "missing {missing:?}, not in libbpf {extra:?}"
-    );
+    assert!(missing.is_empty() && extra.is_empty(), "missing {missing:?}, not in libbpf {extra:?}");
     println!("{} names as in libbpf {}", ours.len(), version());
 }
 
@@ -33,22 +27,14 @@ fn every_name_and_its_variants_are_classified_alike() {
             let ours = parse(section.as_bytes());
             let found = ours.map(|kind| (kind.prog_type.0, kind.expected_attach_type.0));
             assert_eq!(found, classify_section(&section), "{section}");
-            *if found.is_some() {
-                &mut known
-            } else {
-                &mut unknown
-            } += 1;
+            *if found.is_some() { &mut known } else { &mut unknown } += 1;
         }
         for shorter in 1..name.len() {
             let section = &name[..shorter];
-            let found = parse(section.as_bytes())
-                .map(|kind| (kind.prog_type.0, kind.expected_attach_type.0));
+            let found = parse(section.as_bytes()).map(|kind| (kind.prog_type.0, kind.expected_attach_type.0));
             assert_eq!(found, classify_section(section), "{section}");
         }
     }
-    assert!(
-        known > 200 && unknown > 200,
-        "{known} known, {unknown} unknown"
-    );
+    assert!(known > 200 && unknown > 200, "{known} known, {unknown} unknown");
     println!("{known} names classified alike, {unknown} refused alike");
 }

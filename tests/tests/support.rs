@@ -18,16 +18,8 @@ fn every_kind(b: &mut BtfBuilder) -> Vec<&'static str> {
     let int = b.int("int", 4, IntEncoding::Signed);
     let ptr = b.ptr(int);
     b.array(int, int, 7);
-    b.struct_(
-        "plain",
-        16,
-        &[Member::at("a", int, 0), Member::at("b", ptr, 8)],
-    );
-    b.struct_(
-        "bits",
-        4,
-        &[Member::bits("x", int, 0, 3), Member::bits("y", int, 3, 29)],
-    );
+    b.struct_("plain", 16, &[Member::at("a", int, 0), Member::at("b", ptr, 8)]);
+    b.struct_("bits", 4, &[Member::bits("x", int, 0, 3), Member::bits("y", int, 3, 29)]);
     b.union_("u", 8, &[Member::at("i", int, 0), Member::at("p", ptr, 0)]);
     b.enum_("e", 4, true, &[("MINUS", -1), ("ONE", 1)]);
     b.fwd("later", true);
@@ -82,10 +74,7 @@ fn every_kind(b: &mut BtfBuilder) -> Vec<&'static str> {
 #[test]
 fn bpftool_reads_every_kind_in_both_orders() {
     if !kernel::has_bpftool() {
-        kernel::skip(
-            "compare built BTF with bpftool's dump",
-            "bpftool is not installed",
-        );
+        kernel::skip("compare built BTF with bpftool's dump", "bpftool is not installed");
         return;
     }
     for endian in Endian::BOTH {
@@ -103,14 +92,8 @@ fn bpftool_reads_every_kind_in_both_orders() {
         let split_file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(split_file.path(), split.build()).unwrap();
         let split_path = split_file.path().to_str().unwrap();
-        let dump = kernel::bpftool_plain(&[
-            "-B", path, "btf", "dump", "file", split_path, "format", "raw",
-        ])
-        .unwrap();
-        assert_eq!(
-            dump, "[21] STRUCT 'own' size=4 vlen=1\n\t'a' type_id=1 bits_offset=0\n",
-            "{endian:?}"
-        );
+        let dump = kernel::bpftool_plain(&["-B", path, "btf", "dump", "file", split_path, "format", "raw"]).unwrap();
+        assert_eq!(dump, "[21] STRUCT 'own' size=4 vlen=1\n\t'a' type_id=1 bits_offset=0\n", "{endian:?}");
     }
 }
 
@@ -119,10 +102,7 @@ fn bpftool_reads_every_kind_in_both_orders() {
 fn the_layout_section_steps_over_every_kind() {
     for endian in Endian::BOTH {
         let mut b = BtfBuilder::new(endian);
-        let types = every_kind(&mut b)
-            .iter()
-            .filter(|line| line.starts_with('['))
-            .count();
+        let types = every_kind(&mut b).iter().filter(|line| line.starts_with('[')).count();
         b.wide_info();
         b.raw(100, "unknown", 3, true, 9, &[1, 2, 3, 4]);
         let mut rows = KindLayout::known();
@@ -159,15 +139,9 @@ fn header_tail_and_wide_vlen() {
     b.struct_("wide", 280_000, &members);
     let bytes = b.build();
     assert_eq!(bytes[4], 40);
-    assert_eq!(
-        bytes[24..40],
-        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]
-    );
+    assert_eq!(bytes[24..40], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
     let info = Endian::Little.read_u32(&bytes, 40 + 16 + 4).unwrap();
-    assert_eq!(
-        (info & 0x00ff_ffff, info >> 24),
-        (70_000, u32::from(kind::STRUCT))
-    );
+    assert_eq!((info & 0x00ff_ffff, info >> 24), (70_000, u32::from(kind::STRUCT)));
 }
 
 #[test]
@@ -192,24 +166,8 @@ fn btf_ext_keeps_record_sizes() {
         let mut ext = BtfExtBuilder::new(endian);
         ext.header_len(40).record_sizes(12, 16, 24);
         ext.func_info(1, &[(0, 9)]);
-        ext.line_info(
-            1,
-            &[LineRecord {
-                insn_off: 0,
-                file_name_off: 2,
-                line_off: 3,
-                line_col: 1 << 10 | 4,
-            }],
-        );
-        ext.core_relo(
-            1,
-            &[CoreReloRecord {
-                insn_off: 8,
-                type_id: 5,
-                access_str_off: 6,
-                kind: 2,
-            }; 2],
-        );
+        ext.line_info(1, &[LineRecord { insn_off: 0, file_name_off: 2, line_off: 3, line_col: 1 << 10 | 4 }]);
+        ext.core_relo(1, &[CoreReloRecord { insn_off: 8, type_id: 5, access_str_off: 6, kind: 2 }; 2]);
         let bytes = ext.build();
         let word = |offset: usize| endian.read_u32(&bytes, offset).unwrap();
         // hdr_len, then offset and length of func_info, line_info, core_relo
@@ -225,21 +183,11 @@ fn btf_ext_keeps_record_sizes() {
 fn insns_read_back_and_have_the_known_bytes() {
     // *(u32 *)(r1 + 0x10) into r2, and a call: as llvm-mc gives them for bpfel and bpfeb.
     let load = Insn::ldx(Width::W, 2, 1, 0x10);
-    assert_eq!(
-        load.bytes(Endian::Little),
-        [0x61, 0x12, 0x10, 0, 0, 0, 0, 0]
-    );
+    assert_eq!(load.bytes(Endian::Little), [0x61, 0x12, 0x10, 0, 0, 0, 0, 0]);
     assert_eq!(load.bytes(Endian::Big), [0x61, 0x21, 0, 0x10, 0, 0, 0, 0]);
     let [low, high] = Insn::ld_imm64(3, 1, 0xffff_fffe_8000_0001);
     assert_eq!((low.imm, high.imm), (i32::MIN + 1, -2));
-    let insns = [
-        load,
-        low,
-        high,
-        Insn::call_bpf(-1),
-        Insn::st(Width::Dw, 10, -8, 5),
-        Insn::exit(),
-    ];
+    let insns = [load, low, high, Insn::call_bpf(-1), Insn::st(Width::Dw, 10, -8, 5), Insn::exit()];
     for endian in Endian::BOTH {
         assert_eq!(decode(&encode(&insns, endian), endian), insns);
     }
@@ -252,29 +200,13 @@ fn references_are_taken_out_and_nothing_else() {
         let [c, d] = Insn::ld_imm64(2, 2, offset << 32 | map);
         let [e, f] = Insn::ld_imm64(3, 3, variable);
         let [g, h] = Insn::ld_imm64(4, 0, 0x1_0000_0001);
-        vec![
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-            Insn::new(0x85, 0, 2, module, kfunc),
-            Insn::call_helper(5),
-            Insn::call_bpf(3),
-        ]
+        vec![a, b, c, d, e, f, g, h, Insn::new(0x85, 0, 2, module, kfunc), Insn::call_helper(5), Insn::call_bpf(3)]
     };
     for endian in Endian::BOTH {
         let taken = |insns: &[Insn]| without_references(&encode(insns, endian), endian);
         let zeroed = encode(&program(0, 8, 0, 0, 0), endian);
         assert_eq!(taken(&program(7, 8, 0x5_0000_0004, 99, 2)), zeroed);
-        assert_ne!(
-            taken(&program(7, 16, 0, 0, 0)),
-            zeroed,
-            "the offset in a map value stays"
-        );
+        assert_ne!(taken(&program(7, 16, 0, 0, 0)), zeroed, "the offset in a map value stays");
     }
 }
 
@@ -282,48 +214,15 @@ fn references_are_taken_out_and_nothing_else() {
 fn full_object(endian: Endian) -> Vec<u8> {
     let mut object = ObjectBuilder::new(endian);
     let int = object.btf.int("int", 4, IntEncoding::Signed);
-    let task = object.btf.struct_(
-        "task_struct",
-        8,
-        &[Member::at("a", int, 0), Member::at("pid", int, 4)],
-    );
+    let task = object.btf.struct_("task_struct", 8, &[Member::at("a", int, 0), Member::at("pid", int, 4)]);
     let [low, high] = Insn::ld_imm64(1, 0, 0);
-    object.program(
-        "socket",
-        "first",
-        &[
-            Insn::mov64_imm(0, 4),
-            low,
-            high,
-            Insn::call_bpf(-1),
-            Insn::exit(),
-        ],
-    );
+    object.program("socket", "first", &[Insn::mov64_imm(0, 4), low, high, Insn::call_bpf(-1), Insn::exit()]);
     object.program("socket", "second", &[Insn::mov64_imm(0, 4), Insn::exit()]);
-    object.function(
-        ".text",
-        "helper",
-        Bind::Local,
-        true,
-        &[Insn::mov64_imm(0, 0), Insn::exit()],
-    );
-    object
-        .core_relo("first", 0, task, "0:1", 0)
-        .core_relo("second", 0, task, "0:1", 0);
-    object.map_def(MapDef {
-        name: "table",
-        map_type: 1,
-        key_size: 4,
-        value_size: 8,
-        max_entries: 16,
-    });
-    object
-        .load_symbol("first", 1, "table")
-        .call_symbol("first", 3, "helper");
-    object.data_section(
-        Section::progbits(".rodata", 2, vec![1, 2, 3, 4]),
-        "constant",
-    );
+    object.function(".text", "helper", Bind::Local, true, &[Insn::mov64_imm(0, 0), Insn::exit()]);
+    object.core_relo("first", 0, task, "0:1", 0).core_relo("second", 0, task, "0:1", 0);
+    object.map_def(MapDef { name: "table", map_type: 1, key_size: 4, value_size: 8, max_entries: 16 });
+    object.load_symbol("first", 1, "table").call_symbol("first", 3, "helper");
+    object.data_section(Section::progbits(".rodata", 2, vec![1, 2, 3, 4]), "constant");
     object.build()
 }
 
@@ -352,20 +251,11 @@ fn objects_read_back() {
         let symbols = elf.symbols();
         let first = symbols.iter().find(|s| s.name == "first").unwrap();
         let second = symbols.iter().find(|s| s.name == "second").unwrap();
-        assert_eq!(
-            (first.value, first.size, second.value, second.size),
-            (0, 40, 40, 16)
-        );
+        assert_eq!((first.value, first.size, second.value, second.size), (0, 40, 40, 16));
         assert_eq!(symbols[1].name, "helper", "local symbols come first");
         let relocations = elf.relocations(1);
-        let named: Vec<_> = relocations
-            .iter()
-            .map(|r| (r.offset, symbols[r.symbol as usize].name, r.r_type))
-            .collect();
-        assert_eq!(
-            named,
-            [(8, "table", R_BPF_64_64), (24, "helper", R_BPF_64_32)]
-        );
+        let named: Vec<_> = relocations.iter().map(|r| (r.offset, symbols[r.symbol as usize].name, r.r_type)).collect();
+        assert_eq!(named, [(8, "table", R_BPF_64_64), (24, "helper", R_BPF_64_32)]);
         let btf = section_data(&bytes, ".BTF").unwrap();
         assert_eq!(endian.read_u16(btf, 0), Some(0xeb9f));
     }
@@ -381,19 +271,9 @@ fn other_tools_read_built_objects() {
     for endian in Endian::BOTH {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), full_object(endian)).unwrap();
-        let out = Command::new("llvm-readelf-19")
-            .args(["-S", "-s", "-r"])
-            .arg(file.path())
-            .output()
-            .unwrap();
-        let (text, warnings) = (
-            String::from_utf8_lossy(&out.stdout),
-            String::from_utf8_lossy(&out.stderr),
-        );
-        assert!(
-            out.status.success() && warnings.is_empty(),
-            "{endian:?}: {warnings}"
-        );
+        let out = Command::new("llvm-readelf-19").args(["-S", "-s", "-r"]).arg(file.path()).output().unwrap();
+        let (text, warnings) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        assert!(out.status.success() && warnings.is_empty(), "{endian:?}: {warnings}");
         for wanted in ["R_BPF_64_64", "R_BPF_64_32", "table", "helper", ".BTF.ext"] {
             assert!(text.contains(wanted), "{endian:?}: no {wanted} in {text}");
         }
@@ -407,26 +287,16 @@ fn compiled_fixtures_read_back() {
         let bytes = fixture.read();
         let elf = ElfFile::parse(&bytes).unwrap();
         assert_eq!(elf.endian, endian);
-        let functions = elf
-            .symbols()
-            .iter()
-            .filter(|s| s.sym_type == 2 && s.bind == 1)
-            .count();
+        let functions = elf.symbols().iter().filter(|s| s.sym_type == 2 && s.bind == 1).count();
         assert_eq!(functions, 30, "programs in {}", fixture.path.display());
         assert!(elf.section(".BTF.ext").is_some());
     }
     for fixture in fixtures() {
         let bytes = fixture.read();
-        let elf = ElfFile::parse(&bytes)
-            .unwrap_or_else(|error| panic!("{}: {error}", fixture.path.display()));
+        let elf = ElfFile::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", fixture.path.display()));
         assert_eq!(elf.endian, fixture.endian, "{}", fixture.path.display());
         if let Some(target) = fixture.read_target() {
-            assert_eq!(
-                fixture.endian.read_u16(&target, 0),
-                Some(0xeb9f),
-                "{}",
-                fixture.path.display()
-            );
+            assert_eq!(fixture.endian.read_u16(&target, 0), Some(0xeb9f), "{}", fixture.path.display());
         }
     }
 }
@@ -437,51 +307,24 @@ fn the_corpus_unpacks_and_its_tables_parse() {
     let objects = corpus.objects();
     let verdicts = corpus.verdicts();
     let named: Vec<&str> = verdicts.iter().map(|row| row.object.as_str()).collect();
-    assert!(
-        objects
-            .iter()
-            .all(|object| named.contains(&object.as_str()))
-            && objects.len() == named.len()
-    );
+    assert!(objects.iter().all(|object| named.contains(&object.as_str())) && objects.len() == named.len());
     for object in &objects {
         let bytes = corpus.read(object);
         let elf = ElfFile::parse(&bytes).unwrap_or_else(|error| panic!("{object}: {error}"));
         let row = verdicts.iter().find(|row| row.object == *object).unwrap();
-        assert_eq!(
-            row.endian,
-            if elf.endian == Endian::Little {
-                "LE"
-            } else {
-                "BE"
-            },
-            "{object}"
-        );
+        assert_eq!(row.endian, if elf.endian == Endian::Little { "LE" } else { "BE" }, "{object}");
     }
     assert!(corpus.programs().len() > 1_000 && corpus.maps().iter().any(|row| row.flags == 0x80));
 
     for kernel in corpus.kernels() {
         let btf = kernel.btf();
-        assert_eq!(
-            kernel.endian().read_u16(&btf, 0),
-            Some(0xeb9f),
-            "{}",
-            kernel.name
-        );
+        assert_eq!(kernel.endian().read_u16(&btf, 0), Some(0xeb9f), "{}", kernel.name);
         for module in kernel.modules() {
             let btf = kernel.module_btf(&module);
-            assert_eq!(
-                kernel.endian().read_u16(&btf, 0),
-                Some(0xeb9f),
-                "{} {module}",
-                kernel.name
-            );
+            assert_eq!(kernel.endian().read_u16(&btf, 0), Some(0xeb9f), "{} {module}", kernel.name);
         }
         for (module, split, base) in kernel.distilled() {
-            assert!(
-                !split.is_empty() && !base.is_empty(),
-                "{} {module}",
-                kernel.name
-            );
+            assert!(!split.is_empty() && !base.is_empty(), "{} {module}", kernel.name);
         }
     }
     let mut rows = 0;
@@ -489,23 +332,12 @@ fn the_corpus_unpacks_and_its_tables_parse() {
         for row in corpus.core_rows(&table) {
             rows += 1;
             // The poison is a call of helper 0xbad2310 in every slot.
-            let poisoned = row
-                .target_insn
-                .chunks(8)
-                .all(|slot| slot == [0x85, 0, 0, 0, 0x10, 0x23, 0xad, 0x0b]);
-            assert_eq!(
-                poisoned,
-                row.status == CoreStatus::Poison,
-                "{table}: {row:?}"
-            );
+            let poisoned = row.target_insn.chunks(8).all(|slot| slot == [0x85, 0, 0, 0, 0x10, 0x23, 0xad, 0x0b]);
+            assert_eq!(poisoned, row.status == CoreStatus::Poison, "{table}: {row:?}");
             assert!(matches!(row.local_insn.len(), 8 | 16), "{table}: {row:?}");
         }
     }
-    println!(
-        "{} objects, {rows} CO-RE rows in {} tables",
-        objects.len(),
-        corpus.core_tables().len()
-    );
+    println!("{} objects, {rows} CO-RE rows in {} tables", objects.len(), corpus.core_tables().len());
     assert!(rows > 20_000);
 }
 
@@ -526,8 +358,7 @@ fn bpftool_answers_in_json_where_the_kernel_allows() {
         kernel::skip("list programs with bpftool", "bpftool is not installed");
         return;
     }
-    let list: serde_json::Value =
-        serde_json::from_str(&kernel::bpftool(&["prog", "list"]).unwrap()).unwrap();
+    let list: serde_json::Value = serde_json::from_str(&kernel::bpftool(&["prog", "list"]).unwrap()).unwrap();
     assert!(list.is_array());
     assert!(kernel::bpftool(&["prog", "show", "id", "4294967295"]).is_err());
 }

@@ -12,29 +12,11 @@ use corelo_tests::object_builder::{MapDef, ObjectBuilder};
 #[test]
 fn opens_without_privilege() {
     for endian in Endian::BOTH {
-        let options = Options {
-            stage: Stage::Open,
-            ..Options::default()
-        };
+        let options = Options { stage: Stage::Open, ..Options::default() };
         let outcome = libbpf::run(&fixture("many_progs", endian).path, &options).unwrap();
-        assert_eq!(
-            (outcome.programs.len(), outcome.failed.as_deref()),
-            (30, None)
-        );
-        assert!(
-            outcome
-                .programs
-                .iter()
-                .all(|program| program.prog_type == 2 && program.autoload),
-            "kprobes"
-        );
-        assert!(
-            !outcome.maps.is_empty()
-                && outcome
-                    .programs
-                    .iter()
-                    .all(|program| !program.insns.is_empty())
-        );
+        assert_eq!((outcome.programs.len(), outcome.failed.as_deref()), (30, None));
+        assert!(outcome.programs.iter().all(|program| program.prog_type == 2 && program.autoload), "kprobes");
+        assert!(!outcome.maps.is_empty() && outcome.programs.iter().all(|program| !program.insns.is_empty()));
     }
     let error = libbpf::run("absent.o".as_ref(), &Options::default()).unwrap_err();
     assert!(error.contains("No such file"), "{error}");
@@ -56,14 +38,10 @@ fn prepares_many_progs_against_the_running_kernel() {
             assert!(matches!(relo.status, LogStatus::Patched { .. }), "{relo:?}");
             assert!(relo.candidates.iter().any(|c| c.matching), "{relo:?}");
         }
-        let values =
-            |relo: &libbpf::ReloLog| (relo.program.clone(), relo.relo_idx, relo.status.clone());
+        let values = |relo: &libbpf::ReloLog| (relo.program.clone(), relo.relo_idx, relo.status.clone());
         both.push(relos.iter().map(values).collect::<Vec<_>>());
     }
-    assert_eq!(
-        both[0], both[1],
-        "values do not depend on the object's byte order"
-    );
+    assert_eq!(both[0], both[1], "values do not depend on the object's byte order");
 }
 
 #[test]
@@ -73,11 +51,7 @@ fn prepares_a_built_object_against_built_btf() {
     }
     let mut object = ObjectBuilder::new(Endian::native());
     let int = object.btf.int("int", 4, IntEncoding::Signed);
-    let task = object.btf.struct_(
-        "task_struct",
-        8,
-        &[Member::at("a", int, 0), Member::at("pid", int, 4)],
-    );
+    let task = object.btf.struct_("task_struct", 8, &[Member::at("a", int, 0), Member::at("pid", int, 4)]);
     let uint = object.btf.int("unsigned int", 4, IntEncoding::Unsigned);
     let sized = object.btf.struct_("sized", 4, &[Member::at("n", uint, 0)]);
     let gone = object.btf.struct_("gone", 4, &[Member::at("g", int, 0)]);
@@ -94,22 +68,12 @@ fn prepares_a_built_object_against_built_btf() {
     object.core_relo("prog", 1, sized, "0:0", 0);
     object.core_relo("prog", 2, gone, "0:0", 0);
     object.core_relo("prog", 3, gone, "0", 8);
-    object.map_def(MapDef {
-        name: "table",
-        map_type: 1,
-        key_size: 4,
-        value_size: 8,
-        max_entries: 16,
-    });
+    object.map_def(MapDef { name: "table", map_type: 1, key_size: 4, value_size: 8, max_entries: 16 });
 
     let mut target = BtfBuilder::new(Endian::native());
     let int = target.int("int", 4, IntEncoding::Signed);
     let ulong = target.int("unsigned long", 8, IntEncoding::Unsigned);
-    target.struct_(
-        "task_struct",
-        24,
-        &[Member::at("pid", int, 20), Member::at("a", int, 0)],
-    );
+    target.struct_("task_struct", 24, &[Member::at("pid", int, 20), Member::at("a", int, 0)]);
     target.struct_("sized", 16, &[Member::at("n", ulong, 8)]);
 
     let dir = tempfile::tempdir().unwrap();
@@ -119,14 +83,7 @@ fn prepares_a_built_object_against_built_btf() {
     let outcome = libbpf::open_and_prepare(&object_path, Some(&btf_path)).unwrap();
     assert_eq!(outcome.failed, None, "{}", outcome.log);
     assert_eq!(outcome.maps.len(), 1);
-    assert_eq!(
-        (
-            outcome.maps[0].key_size,
-            outcome.maps[0].value_size,
-            outcome.maps[0].max_entries
-        ),
-        (4, 8, 16)
-    );
+    assert_eq!((outcome.maps[0].key_size, outcome.maps[0].value_size, outcome.maps[0].max_entries), (4, 8, 16));
 
     let got = decode(&outcome.program("prog").unwrap().insns, Endian::native());
     let poison = Insn::call_helper(0x0bad_2310);
@@ -143,22 +100,10 @@ fn prepares_a_built_object_against_built_btf() {
     let relos = outcome.core_relos();
     let statuses: Vec<&LogStatus> = relos.iter().map(|relo| &relo.status).collect();
     let wanted = [
-        &LogStatus::Patched {
-            local_value: 4,
-            target_value: 20,
-            mem_size: None,
-        },
-        &LogStatus::Patched {
-            local_value: 0,
-            target_value: 8,
-            mem_size: Some((4, 8)),
-        },
+        &LogStatus::Patched { local_value: 4, target_value: 20, mem_size: None },
+        &LogStatus::Patched { local_value: 0, target_value: 8, mem_size: Some((4, 8)) },
         &LogStatus::Poisoned,
-        &LogStatus::Patched {
-            local_value: 1,
-            target_value: 0,
-            mem_size: None,
-        },
+        &LogStatus::Patched { local_value: 1, target_value: 0, mem_size: None },
     ];
     assert_eq!(statuses, wanted);
     let kinds: Vec<&str> = relos.iter().map(|relo| relo.kind.as_str()).collect();
@@ -171,10 +116,7 @@ fn prepares_a_built_object_against_built_btf() {
         ..Options::default()
     };
     let skipped = libbpf::run(&object_path, &skip).unwrap();
-    assert_eq!(
-        decode(&skipped.program("prog").unwrap().insns, Endian::native()),
-        insns
-    );
+    assert_eq!(decode(&skipped.program("prog").unwrap().insns, Endian::native()), insns);
 }
 
 #[test]
@@ -186,11 +128,7 @@ fn loads_what_the_kernel_takes_and_reads_it_back() {
         kernel::skip("read loaded programs back", "bpftool is not installed");
         return;
     }
-    let options = Options {
-        stage: Stage::Load,
-        xlated: true,
-        ..Options::default()
-    };
+    let options = Options { stage: Stage::Load, xlated: true, ..Options::default() };
     let outcome = libbpf::run(&fixture("nothing_asked", Endian::Little).path, &options).unwrap();
     assert_eq!(outcome.failed, None, "{}", outcome.log);
     assert!(!outcome.programs.is_empty());
@@ -208,11 +146,7 @@ fn the_log_tells_failures_apart() {
     }
     let mut object = ObjectBuilder::new(Endian::native());
     let int = object.btf.int("int", 4, IntEncoding::Signed);
-    let twice = object.btf.struct_(
-        "twice",
-        8,
-        &[Member::at("a", int, 0), Member::at("b", int, 4)],
-    );
+    let twice = object.btf.struct_("twice", 8, &[Member::at("a", int, 0), Member::at("b", int, 4)]);
     let anonymous = object.btf.struct_("", 4, &[Member::at("a", int, 0)]);
     for (name, type_id, access, imm) in [
         ("ambiguous", twice, "0:1", 4),
@@ -227,11 +161,7 @@ fn the_log_tells_failures_apart() {
     let mut target = BtfBuilder::new(Endian::native());
     let int = target.int("int", 4, IntEncoding::Signed);
     for offset in [4, 8] {
-        target.struct_(
-            "twice",
-            12,
-            &[Member::at("a", int, 0), Member::at("b", int, offset)],
-        );
+        target.struct_("twice", 12, &[Member::at("a", int, 0), Member::at("b", int, offset)]);
     }
     let dir = tempfile::tempdir().unwrap();
     let (object_path, btf_path) = (dir.path().join("faulty.o"), dir.path().join("faulty.btf"));
@@ -241,11 +171,7 @@ fn the_log_tells_failures_apart() {
         ("ambiguous", "byte_off", "field offset ambiguity: 64 != 32"),
         ("past_the_end", "", "parsing [2] struct twice + 0:2 failed"),
         ("wrong_value", "byte_off", "value: got 3, exp 0 -> 0"),
-        (
-            "nameless",
-            "",
-            "target candidate search failed for [3] struct",
-        ),
+        ("nameless", "", "target candidate search failed for [3] struct"),
     ] {
         let options = Options {
             custom_btf: Some(btf_path.clone()),
@@ -256,13 +182,8 @@ fn the_log_tells_failures_apart() {
         assert!(outcome.failed.is_some(), "{name}: {}", outcome.log);
         let relos = outcome.core_relos();
         assert_eq!(relos.len(), 1, "{name}: {}", outcome.log);
-        assert_eq!(
-            (relos[0].program.as_str(), relos[0].kind.as_str()),
-            (name, kind)
-        );
-        let LogStatus::Failed(message) = &relos[0].status else {
-            panic!("{name}: {:?}", relos[0])
-        };
+        assert_eq!((relos[0].program.as_str(), relos[0].kind.as_str()), (name, kind));
+        let LogStatus::Failed(message) = &relos[0].status else { panic!("{name}: {:?}", relos[0]) };
         assert!(message.contains(wanted), "{name}: {message}");
     }
 }
@@ -272,32 +193,19 @@ fn names_every_section_definition() {
     let names = libbpf::section_definitions();
     assert!(names.len() > 80, "{names:?}");
     // BPF_PROG_TYPE_SOCKET_FILTER, _KPROBE and _XDP with BPF_XDP
-    assert_eq!(
-        libbpf::classify_section("socket").map(|(prog_type, _)| prog_type),
-        Some(1)
-    );
-    assert_eq!(
-        libbpf::classify_section("kprobe/do_exit").map(|(prog_type, _)| prog_type),
-        Some(2)
-    );
+    assert_eq!(libbpf::classify_section("socket").map(|(prog_type, _)| prog_type), Some(1));
+    assert_eq!(libbpf::classify_section("kprobe/do_exit").map(|(prog_type, _)| prog_type), Some(2));
     assert_eq!(libbpf::classify_section("xdp"), Some((6, 37)));
     assert_eq!(libbpf::classify_section("nonsense"), None);
     let unknown: Vec<&String> = names
         .iter()
         .filter(|name| {
             let name = name.trim_end_matches('+');
-            let target = if name.ends_with('/') {
-                format!("{name}x")
-            } else {
-                name.to_owned()
-            };
+            let target = if name.ends_with('/') { format!("{name}x") } else { name.to_owned() };
             libbpf::classify_section(&target).is_none()
         })
         .collect();
-    assert!(
-        unknown.is_empty(),
-        "libbpf lists but does not know {unknown:?}"
-    );
+    assert!(unknown.is_empty(), "libbpf lists but does not know {unknown:?}");
 }
 
 /// libbpf's own log agrees with the oracle's rows, and so do the instructions: a few objects, one kernel.
@@ -327,13 +235,9 @@ fn agrees_with_the_recorded_rows() {
         for relo in outcome.core_relos() {
             let of_object = rows.iter().filter(|row| row.object == *object);
             let mut same = of_object.filter(|row| {
-                row.program == relo.program
-                    && row.relo_idx == relo.relo_idx
-                    && Some(row.insn_idx) == relo.insn_idx
+                row.program == relo.program && row.relo_idx == relo.relo_idx && Some(row.insn_idx) == relo.insn_idx
             });
-            let Some(row) = same.next() else {
-                panic!("{object}: no row for {relo:?}")
-            };
+            let Some(row) = same.next() else { panic!("{object}: no row for {relo:?}") };
             match (&relo.status, &row.status) {
                 (LogStatus::Patched { target_value, .. }, CoreStatus::Ok) => {
                     assert_eq!(Some(*target_value), row.target_value, "{object}: {relo:?}");

@@ -2,13 +2,11 @@
 
 use core::fmt;
 
-
 use crate::arena::ArenaFull;
 use crate::limits::MAX_PROGRAM_INSNS;
 use crate::object::ObjectError;
 use crate::relo::patch::PatchError;
 use crate::relo::resolve::Verdict;
-
 
 /// Why a program cannot be linked. Instructions are numbered within the function that they were compiled in, which is
 /// named by its symbol.

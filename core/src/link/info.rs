@@ -1,7 +1,5 @@
 //! Function and line info of a linked program.
 
-
-
 use crate::arena::{Arena, Part};
 use crate::bytes::{Endian, u32_bytes};
 

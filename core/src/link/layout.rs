@@ -1,6 +1,5 @@
 //! Which functions a program reaches, and where each goes.
 
-
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::arena::{Arena, Part};
@@ -27,7 +26,11 @@ pub struct Placement {
 impl<'l> Linker<'l> {
     /// Finds all functions that the program reaches, in the order in which they are appended, and whether any
     /// instruction leads to one.
-    pub(super) fn lay_out<'s>(&self, number: usize, scratch: &mut Arena<'s>) -> Result<(&'s [Placement], bool), LinkError> {
+    pub(super) fn lay_out<'s>(
+        &self,
+        number: usize,
+        scratch: &mut Arena<'s>,
+    ) -> Result<(&'s [Placement], bool), LinkError> {
         let main = self.code(number);
         let arena = main.arena();
         let mut placements = scratch.grow::<Placement>(Part::Layout);

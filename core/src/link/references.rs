@@ -1,18 +1,13 @@
 //! What a program refers to: maps, global data, externs.
 
-
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::arena::{Arena, Part};
 use crate::insn::{Insn, pseudo};
 use crate::object::elf::Symbol;
-use crate::object::{
-    ARENA, ARENA_SECTION, CodeSection, Extern, ExternKind, Map, MapOrigin,
-};
+use crate::object::{ARENA, ARENA_SECTION, CodeSection, Extern, ExternKind, Map, MapOrigin};
 
 use super::{LinkCause, LinkError, Linker, Placement};
-
-
 
 /// What a reference stands for.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

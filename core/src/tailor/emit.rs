@@ -6,7 +6,6 @@ use crate::btf::header::MAGIC;
 use crate::btf::{FIXED, Info, Kind, Type, TypeId};
 use crate::bytes::{Endian, u16_bytes, u32_bytes};
 
-
 /// Bytes of the header.
 pub(super) const HEADER: usize = 24;
 

@@ -158,8 +158,9 @@ fn stream<'a>(
 ) -> Result<Result<Btf<'a>, BtfError>, Failure> {
     let options = kernel.options;
     let source = match &options.btf {
-        Some(path) => StreamedBtf::from_file(path)
-            .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?,
+        Some(path) => {
+            StreamedBtf::from_file(path).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?
+        }
         None => StreamedBtf::open()
             .map_err(|reason| Failure::Job(format!("{file}: {}", NoKernelBtf { object, plan, reason })))?,
     };

@@ -155,17 +155,9 @@ pub(super) fn parse<R: Row>(table: &str, name: &str) -> Vec<R> {
     let mut rows = Vec::new();
     for (i, line) in lines.enumerate().filter(|(_, line)| !line.is_empty()) {
         let mut columns: Vec<&str> = line.split('\t').collect();
-        assert!(
-            columns.len() <= R::COLUMNS.len(),
-            "{name}:{}: {} columns",
-            i + 2,
-            columns.len()
-        );
+        assert!(columns.len() <= R::COLUMNS.len(), "{name}:{}: {} columns", i + 2, columns.len());
         columns.resize(R::COLUMNS.len(), "");
-        rows.push(
-            R::from_columns(&columns)
-                .unwrap_or_else(|| panic!("{name}:{}: cannot read {line}", i + 2)),
-        );
+        rows.push(R::from_columns(&columns).unwrap_or_else(|| panic!("{name}:{}: cannot read {line}", i + 2)));
     }
     assert!(!rows.is_empty(), "{name} has no rows");
     rows
@@ -195,10 +187,7 @@ fn value(text: &str) -> Option<(Option<u64>, Vec<&str>)> {
     if first == "-" {
         return Some((None, words.collect()));
     }
-    let number = first
-        .parse::<u64>()
-        .or_else(|_| first.parse::<i64>().map(|v| v as u64))
-        .ok()?;
+    let number = first.parse::<u64>().or_else(|_| first.parse::<i64>().map(|v| v as u64)).ok()?;
     Some((Some(number), words.collect()))
 }
 
@@ -209,10 +198,7 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
     if !hex.len().is_multiple_of(2) {
         return None;
     }
-    (0..hex.len())
-        .step_by(2)
-        .map(|i| u8::from_str_radix(hex.get(i..i + 2)?, 16).ok())
-        .collect()
+    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(hex.get(i..i + 2)?, 16).ok()).collect()
 }
 
 impl Row for CoreRow {
@@ -244,10 +230,7 @@ impl Row for CoreRow {
         };
         let (local_value, _) = value(c[11])?;
         let (target_value, flags) = value(c[12])?;
-        if flags
-            .iter()
-            .any(|flag| !["novalidate", "failmemsz"].contains(flag))
-        {
+        if flags.iter().any(|flag| !["novalidate", "failmemsz"].contains(flag)) {
             return None;
         }
         Some(CoreRow {
@@ -314,15 +297,8 @@ impl Row for VerdictRow {
 }
 
 impl Row for ProgramRow {
-    const COLUMNS: &'static [&'static str] = &[
-        "object",
-        "program",
-        "section",
-        "prog_type",
-        "attach_type",
-        "insns",
-        "autoload",
-    ];
+    const COLUMNS: &'static [&'static str] =
+        &["object", "program", "section", "prog_type", "attach_type", "insns", "autoload"];
 
     fn from_columns(c: &[&str]) -> Option<Self> {
         Some(ProgramRow {
@@ -342,15 +318,8 @@ impl Row for ProgramRow {
 }
 
 impl Row for MapRow {
-    const COLUMNS: &'static [&'static str] = &[
-        "object",
-        "map",
-        "type",
-        "key_size",
-        "value_size",
-        "max_entries",
-        "flags",
-    ];
+    const COLUMNS: &'static [&'static str] =
+        &["object", "map", "type", "key_size", "value_size", "max_entries", "flags"];
 
     fn from_columns(c: &[&str]) -> Option<Self> {
         Some(MapRow {
