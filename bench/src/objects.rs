@@ -26,7 +26,8 @@ pub fn object(shape: Shape) -> Vec<u8> {
     let endian = Endian::native();
     let mut object = ObjectBuilder::new(endian);
     let flavours: Vec<u32> = (0..shape.flavours.max(1)).map(|number| declare(&mut object.btf, number)).collect();
-    let mut insns: Vec<Insn> = (0..shape.relocations).map(|number| Insn::ldx(Width::Dw, 0, 1, offset(number))).collect();
+    let mut insns: Vec<Insn> =
+        (0..shape.relocations).map(|number| Insn::ldx(Width::Dw, 0, 1, offset(number))).collect();
     insns.extend([Insn::mov64_imm(0, 0), Insn::exit()]);
     let mut next = 0;
     for program in 0..shape.programs {
@@ -171,7 +172,7 @@ mod tests {
         let seed = seed();
         for count in [1, 3, 4, 100, 1000] {
             let blob = resize(&seed, count);
-            let types = Btf::parse(&blob).expect("BTF").iter().map(|ty| ty.expect("type")).count();
+            let types = Btf::parse(&blob).expect("BTF").iter().filter(Result::is_ok).count();
             assert_eq!(types, count);
         }
     }

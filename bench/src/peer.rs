@@ -1,5 +1,5 @@
 //! What the program of each peer does: `PEER STAGE OBJECT [ROUNDS]`, where STAGE is `idle` (nothing, to take off what
-//! any process costs), `prepare`, `warm` (one prepare, then ROUNDS more with the kernel's BTF kept) or `load`. It prints
+//! any process costs), `read` (the kernel's BTF into memory, no more), `prepare`, `warm` (one prepare, then ROUNDS more with the kernel's BTF kept) or `load`. It prints
 //! the nanoseconds of each round and the peak resident set of the process.
 
 use std::path::Path;
@@ -11,6 +11,8 @@ use std::time::Instant;
 pub enum Stage {
     /// Only what any process does.
     Idle,
+    /// Only the kernel's BTF read into memory.
+    Read,
     /// From opening the kernel's BTF to the last final instruction.
     Prepare,
     /// The same again, with the kernel's BTF kept.
@@ -23,6 +25,7 @@ impl Stage {
     fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "idle" => Self::Idle,
+            "read" => Self::Read,
             "prepare" => Self::Prepare,
             "warm" => Self::Warm,
             "load" => Self::Load,
@@ -36,13 +39,20 @@ impl Stage {
 pub fn main(work: impl FnOnce(Stage, &Path, usize, &mut dyn FnMut(u64))) -> ExitCode {
     let mut args = std::env::args().skip(1);
     let (Some(stage), Some(object)) = (args.next().and_then(|stage| Stage::parse(&stage)), args.next()) else {
-        eprintln!("usage: PEER idle|prepare|warm|load OBJECT [ROUNDS]");
+        eprintln!("usage: PEER idle|read|prepare|warm|load OBJECT [ROUNDS]");
         return ExitCode::from(2);
     };
     let rounds = args.next().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
     let mut times = Vec::with_capacity(rounds + 1);
-    if stage != Stage::Idle {
-        work(stage, Path::new(&object), rounds, &mut |nanoseconds| times.push(nanoseconds));
+    match stage {
+        Stage::Idle => {}
+        Stage::Read => {
+            let read = || std::fs::read("/sys/kernel/btf/vmlinux").expect("the kernel has BTF").len();
+            let (len, nanoseconds) = timed(read);
+            assert_ne!(len, 0);
+            times.push(nanoseconds);
+        }
+        _ => work(stage, Path::new(&object), rounds, &mut |nanoseconds| times.push(nanoseconds)),
     }
     let rss = peak_rss_kib();
     for time in times {

@@ -17,8 +17,7 @@ const LEFT: f64 = 90.0;
 const RIGHT: f64 = 190.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
-const COLOURS: [&str; 8] =
-    ["#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#d68910", "#5d6d7e", "#a04000", "#117a65"];
+const COLOURS: [&str; 8] = ["#1b6ca8", "#c0392b", "#2e8b57", "#8e5ea2", "#d68910", "#5d6d7e", "#a04000", "#117a65"];
 
 /// An SVG document.
 #[must_use]
@@ -63,9 +62,12 @@ pub fn plot(title: &str, x_label: &str, y_label: &str, series: &[Series]) -> Str
     );
     for (number, series) in series.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
-        let points: Vec<String> =
-            series.points.iter().map(|&(px, py)| format!("{:.1},{:.1}", x(px), y(py))).collect();
-        let _ = writeln!(svg, "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>", points.join(" "));
+        let points: Vec<String> = series.points.iter().map(|&(px, py)| format!("{:.1},{:.1}", x(px), y(py))).collect();
+        let _ = writeln!(
+            svg,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
+            points.join(" ")
+        );
         for &(px, py) in &series.points {
             let _ = writeln!(svg, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{colour}\"/>", x(px), y(py));
         }

@@ -30,9 +30,8 @@ impl Line {
         let count = points.len() as f64;
         let mean = |value: fn(&(f64, f64)) -> f64| points.iter().map(value).sum::<f64>() / count;
         let (mean_x, mean_y) = (mean(|point| point.0), mean(|point| point.1));
-        let sum = |value: &dyn Fn(f64, f64) -> f64| {
-            points.iter().map(|&(x, y)| value(x - mean_x, y - mean_y)).sum::<f64>()
-        };
+        let sum =
+            |value: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(x, y)| value(x - mean_x, y - mean_y)).sum::<f64>();
         let (xx, xy, yy) = (sum(&|x, _| x * x), sum(&|x, y| x * y), sum(&|_, y| y * y));
         let slope = xy / xx;
         let r_squared = if yy == 0.0 { 1.0 } else { xy * xy / (xx * yy) };

@@ -38,12 +38,7 @@ fn main() -> ExitCode {
         }
     }
     let kernel = kernel();
-    let sweeps = [
-        programs(&kernel),
-        relocations(&kernel),
-        kernel_types(&kernel),
-        stride(&kernel),
-    ];
+    let sweeps = [programs(&kernel), relocations(&kernel), kernel_types(&kernel), stride(&kernel)];
     let mut text = real_objects(&kernel);
     for sweep in &sweeps {
         text.push('\n');
@@ -83,9 +78,7 @@ fn point(shape: Shape, kernel: &[u8], options: Options) -> Bytes {
 }
 
 fn programs(kernel: &[u8]) -> Sweep {
-    let at = |programs| {
-        (programs, point(Shape { programs, relocations: 3, flavours: 1 }, kernel, Options::default()))
-    };
+    let at = |programs| (programs, point(Shape { programs, relocations: 3, flavours: 1 }, kernel, Options::default()));
     Sweep { name: "programs", points: [1, 256, 1024, 2048, 4096].map(at).to_vec() }
 }
 
@@ -105,9 +98,7 @@ fn kernel_types(kernel: &[u8]) -> Sweep {
 
 fn stride(kernel: &[u8]) -> Sweep {
     let file = fixture("many_progs", Endian::native()).read();
-    let at = |stride: usize| {
-        (stride, bytes(&file, kernel, Options { stride: stride as u32, ..Options::default() }))
-    };
+    let at = |stride: usize| (stride, bytes(&file, kernel, Options { stride: stride as u32, ..Options::default() }));
     Sweep { name: "stride", points: [4, 8, 16, 32, 64, 128, 256].map(at).to_vec() }
 }
 

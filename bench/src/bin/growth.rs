@@ -44,7 +44,12 @@ fn main() -> ExitCode {
         fs::create_dir_all(&dir).expect("a directory for the plots");
         for series in &series {
             let name = series.name.replace([' ', ','], "_");
-            let svg = plot(&format!("Instructions against {}", series.name), &series.name, "instructions", std::slice::from_ref(series));
+            let svg = plot(
+                &format!("Instructions against {}", series.name),
+                &series.name,
+                "instructions",
+                std::slice::from_ref(series),
+            );
             fs::write(dir.join(format!("growth-{name}.svg")), svg).expect("the plot can be written");
         }
     }
@@ -81,9 +86,8 @@ fn write(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 /// What one cold prepare costs: two rounds less one.
 fn cold(object: &Path, btf: &Path) -> u64 {
     let program = sibling("cold");
-    let rounds = |count: &str| {
-        instructions(&[program.as_os_str(), object.as_os_str(), btf.as_os_str(), OsStr::new(count)])
-    };
+    let rounds =
+        |count: &str| instructions(&[program.as_os_str(), object.as_os_str(), btf.as_os_str(), OsStr::new(count)]);
     rounds("2") - rounds("1")
 }
 
@@ -148,7 +152,11 @@ fn modules(dir: &Path) -> Series {
 }
 
 fn report(series: &[Series]) -> String {
-    let mut lines = vec![["against", "from", "to", "instructions each", "before the first", "explained by the line"].map(str::to_owned).to_vec()];
+    let mut lines = vec![
+        ["against", "from", "to", "instructions each", "before the first", "explained by the line"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
     let mut text = String::new();
     for series in series {
         let line = Line::fit(&series.points);
@@ -161,7 +169,8 @@ fn report(series: &[Series]) -> String {
             grouped(line.intercept.max(0.0) as u64),
             format!("{:.5}", line.r_squared),
         ]);
-        let mut rows = vec![vec![series.name.clone(), "instructions".to_owned(), "each more since the last".to_owned()]];
+        let mut rows =
+            vec![vec![series.name.clone(), "instructions".to_owned(), "each more since the last".to_owned()]];
         let mut last: Option<(f64, f64)> = None;
         for &(x, y) in &series.points {
             let step = last.map_or(String::new(), |(last_x, last_y)| format!("{:.1}", (y - last_y) / (x - last_x)));

@@ -12,8 +12,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let number = |text: &String| text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
-    let shape =
-        Shape { programs: number(programs), relocations: number(relocations), flavours: number(flavours) };
+    let shape = Shape { programs: number(programs), relocations: number(relocations), flavours: number(flavours) };
     for (path, bytes) in [(path, object(shape)), (btf, seed())] {
         std::fs::write(path, bytes).unwrap_or_else(|error| panic!("{path}: {error}"));
     }

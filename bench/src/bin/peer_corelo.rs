@@ -22,7 +22,7 @@ fn main() -> ExitCode {
 
 fn work(stage: Stage, path: &Path, rounds: usize, note: &mut dyn FnMut(u64)) {
     match stage {
-        Stage::Idle => {}
+        Stage::Idle | Stage::Read => {}
         Stage::Prepare => {
             let mut buffer = [0u8; BUFFER];
             note(timed(|| black_box(cold(path, &mut buffer))).1);
@@ -68,6 +68,8 @@ fn load(path: &Path, buffer: &mut [u8]) -> usize {
     let prepared = prepare(&object, Some(&kernel), Options::default(), &mut arena).expect("it can be prepared");
     let options = LoadOptions::new(b"many_progs");
     let mut collection = Collection::create(&prepared, &options, &mut arena).expect("its maps can be created");
-    collection.load_programs(&options, &mut arena, &mut GrowingLog::new(64 << 10, 16 << 20)).expect("its programs can be loaded");
+    collection
+        .load_programs(&options, &mut arena, &mut GrowingLog::new(64 << 10, 16 << 20))
+        .expect("its programs can be loaded");
     collection.counts().1
 }

@@ -18,6 +18,7 @@ const PEERS: [&str; 3] = ["corelo", "libbpf", "aya"];
 
 /// What was measured of a peer. Times in nanoseconds.
 struct Figures {
+    reading: u64,
     prepare: u64,
     warm: Option<u64>,
     load: u64,
@@ -48,10 +49,7 @@ fn main() -> ExitCode {
     let object = fixture("many_progs", Endian::native()).path;
     let programs = PEERS.map(|name| sibling(&format!("peer_{name}")));
     let figures = measure(&programs, &object, rounds);
-    let reading = (0..rounds).map(|_| {
-        corelo_bench::peer::timed(|| std::fs::read("/sys/kernel/btf/vmlinux").expect("the kernel has BTF").len()).1
-    });
-    let text = report(&figures, median(reading.collect()), rounds, &programs);
+    let text = report(&figures, rounds, &programs);
     print!("{text}");
     for file in files {
         replace(&file, "peers", &text);
@@ -75,9 +73,10 @@ fn build() {
 }
 
 fn measure(programs: &[PathBuf; 3], object: &Path, rounds: usize) -> Vec<Figures> {
-    let mut times = vec![(Vec::new(), Vec::new(), Vec::new(), Vec::new()); programs.len()];
+    let mut times = vec![[const { Vec::new() }; 5]; programs.len()];
     for _ in 0..rounds {
-        for (program, (prepare, load, warm, rss)) in programs.iter().zip(&mut times) {
+        for (program, [reading, prepare, load, warm, rss]) in programs.iter().zip(&mut times) {
+            reading.extend(peer(program, "read", object, 1).nanoseconds);
             prepare.extend(peer(program, "prepare", object, 1).nanoseconds);
             let loaded = peer(program, "load", object, 1);
             load.extend(loaded.nanoseconds);
@@ -85,29 +84,31 @@ fn measure(programs: &[PathBuf; 3], object: &Path, rounds: usize) -> Vec<Figures
             warm.push(median(peer(program, "warm", object, 21).nanoseconds));
         }
     }
-    let figures = programs.iter().zip(times).zip(PEERS).map(|((program, (prepare, load, warm, rss)), name)| {
-        let command = |stage: &'static str| [program.as_os_str(), OsStr::new(stage), object.as_os_str()];
-        let idle = instructions(&command("idle"));
-        let (idle_count, idle_bytes) = allocations(&command("idle"));
-        let (count, bytes) = allocations(&command("load"));
-        Figures {
-            prepare: median(prepare),
-            warm: (name != "libbpf").then(|| median(warm)),
-            load: median(load),
-            prepare_insns: instructions(&command("prepare")) - idle,
-            load_insns: instructions(&command("load")) - idle,
-            allocations: (count - idle_count, bytes - idle_bytes),
-            peak_heap: peak_heap(&command("load")),
-            rss_kib: median(rss),
-            bpf: bpf_calls(&command("load")),
-            prepare_bpf: bpf_calls(&command("prepare")),
-            binary: std::fs::metadata(program).map_or(0, |file| file.len()),
-        }
-    });
+    let figures =
+        programs.iter().zip(times).zip(PEERS).map(|((program, [reading, prepare, load, warm, rss]), name)| {
+            let command = |stage: &'static str| [program.as_os_str(), OsStr::new(stage), object.as_os_str()];
+            let idle = instructions(&command("idle"));
+            let (idle_count, idle_bytes) = allocations(&command("idle"));
+            let (count, bytes) = allocations(&command("load"));
+            Figures {
+                reading: median(reading),
+                prepare: median(prepare),
+                warm: (name != "libbpf").then(|| median(warm)),
+                load: median(load),
+                prepare_insns: instructions(&command("prepare")) - idle,
+                load_insns: instructions(&command("load")) - idle,
+                allocations: (count - idle_count, bytes - idle_bytes),
+                peak_heap: peak_heap(&command("load")),
+                rss_kib: median(rss),
+                bpf: bpf_calls(&command("load")),
+                prepare_bpf: bpf_calls(&command("prepare")),
+                binary: std::fs::metadata(program).map_or(0, |file| file.len()),
+            }
+        });
     figures.collect()
 }
 
-fn report(figures: &[Figures], reading: u64, rounds: usize, programs: &[PathBuf; 3]) -> String {
+fn report(figures: &[Figures], rounds: usize, programs: &[PathBuf; 3]) -> String {
     let (libbpf, _) = output(Command::new(&programs[1]).arg("version"));
     let versions = [
         format!("Corelo {}", env!("CARGO_PKG_VERSION")),
@@ -121,6 +122,7 @@ fn report(figures: &[Figures], reading: u64, rounds: usize, programs: &[PathBuf;
     let head = std::iter::once(String::new()).chain(versions).collect();
     let rows = vec![
         head,
+        row("the kernel's BTF read into memory, no more, ms", &|f| ms(f.reading)),
         row("prepare, cold, ms", &|f| ms(f.prepare)),
         row("prepare, kernel BTF kept, ms", &|f| f.warm.map_or("no API".to_owned(), ms)),
         row("whole load, ms", &|f| ms(f.load)),
@@ -141,7 +143,11 @@ fn report(figures: &[Figures], reading: u64, rounds: usize, programs: &[PathBuf;
     let ratios = vec![
         vec!["how many times Corelo's".to_owned(), "libbpf".to_owned(), "aya".to_owned()],
         vec!["prepare, cold".to_owned(), ratio(libbpf.prepare, own.prepare), ratio(aya.prepare, own.prepare)],
-        vec!["prepare, cold, bpf(2) taken off".to_owned(), ratio(without_calls, own.prepare), ratio(aya.prepare, own.prepare)],
+        vec![
+            "prepare, cold, bpf(2) taken off".to_owned(),
+            ratio(without_calls, own.prepare),
+            ratio(aya.prepare, own.prepare),
+        ],
         vec![
             "their cold prepare / our warm one".to_owned(),
             ratio(libbpf.prepare, own.warm.unwrap_or(0)),
@@ -156,12 +162,11 @@ fn report(figures: &[Figures], reading: u64, rounds: usize, programs: &[PathBuf;
     ];
     let kernel = output(Command::new("uname").arg("-srm")).0;
     format!(
-        "Object: many_progs (30 kprobe programs, 90 CO-RE relocations, 1 map). Kernel: {}, whose BTF takes {} ms to read into memory. \
+        "Object: many_progs (30 kprobe programs, 90 CO-RE relocations, 1 map). Kernel: {}. \
          Times are medians of {rounds} fresh processes each, in turn (of the medians of 21 rounds for the kernel BTF kept); counts are of \
          callgrind, memcheck, DHAT and strace, what an idle process of the same program counts taken off instructions and allocations. \
          libbpf's prepare includes loading the object's BTF, creating the map and probing the kernel.\n\n{}\n{}",
         kernel.trim(),
-        ms(reading),
         table(&rows),
         table(&ratios),
     )
@@ -170,6 +175,7 @@ fn report(figures: &[Figures], reading: u64, rounds: usize, programs: &[PathBuf;
 /// The version of a package in the workspace's lock file.
 fn locked_version(package: &str) -> String {
     let lock = std::fs::read_to_string(corelo_tests::corpus::workspace_root().join("Cargo.lock")).unwrap_or_default();
-    let version = lock.split_once(&format!("name = \"{package}\"\nversion = \"")).and_then(|(_, rest)| rest.split_once('"'));
+    let version =
+        lock.split_once(&format!("name = \"{package}\"\nversion = \"")).and_then(|(_, rest)| rest.split_once('"'));
     version.map_or("of unknown version".to_owned(), |(version, _)| version.to_owned())
 }

@@ -48,7 +48,7 @@ fn all(object: &[u8], btf: &[u8], memory: &mut [u64], size: usize) -> Code {
 #[test]
 fn exactly_the_budget_is_enough() {
     let mut memory = vec![0u64; 1 << 14];
-    for name in ["core_fields", "core_enums", "core_types", "core_subprogs", "core_arrays"] {
+    for name in ["core_fields", "core_enums", "core_types", "core_subprogs"] {
         let object = fixture(&format!("{name}-el.o"));
         let btf = fixture(&format!("{name}-target-el.btf"));
         let mut needed = 0;
