@@ -47,6 +47,7 @@ struct Case {
     kind: u32,
     wanted: Wanted,
     /// libbpf's instruction is another or none: why.
+    #[cfg_attr(not(feature = "libbpf"), expect(dead_code, reason = "read where libbpf is at hand"))]
     libbpf_differs: Option<&'static str>,
 }
 
