@@ -9,7 +9,7 @@
 #   load      runs `corelo load` on the object of 30 programs (exit 0), the kernel's BTF read or mapped whole;
 #   stream    the same with the BTF read piece by piece;
 #   no-btf    where the kernel has no BTF: `corelo run` without --btf says so in one line and exits 1;
-#   memory    32-bit ARM: the smallest memory of 32 to 128 MiB that the kernel boots in, and the monitor runs in that.
+#   memory    32-bit ARM: the smallest memory of 48 to 128 MiB that the kernel boots in, and the monitor runs in that.
 # A kernel without BTF is given the minimal BTF that `corelo min-btf` makes on the host (`load` and `stream`: the whole).
 # Every check prints its figures. The last line is `N passed, N failed, N skipped`; exit 0 when none failed.
 #
@@ -94,14 +94,13 @@ section() {
 
 # le_number HEX: a little-endian number in decimal, hits_of INDEX FILE: that of an array's element in a dump.
 le_number() {
-    local digits=''
-    local i
+    local digits='' i
     for ((i = ${#1} - 2; i >= 0; i -= 2)); do digits+=${1:i:2}; done
     echo $((16#$digits))
 }
 hits_of() {
     local value
-    value=$(grep '"map":"hits"' "$2" | grep -oE "\"key\":\"0$1000000\".*|.*\"key\":\"0$1000000\"" | grep -oE '"value":"[0-9a-f]+"' | cut -d '"' -f 4)
+    value=$(grep '"map":"hits"' "$2" | grep "\"key\":\"0$1000000\"" | grep -oE '"value":"[0-9a-f]{16}"' | cut -d '"' -f 4)
     le_number "${value:-00}"
 }
 
@@ -257,8 +256,8 @@ check_hooks() {
 # The smallest of these sizes that the kernel boots in with nothing but the program and its BTF; there the monitor must work.
 check_memory() {
     local kernel=$1 program=$2 btf=$3 log=$logs/$1-memory.log mib code events line refused=''
-    for mib in 32 40 48 64 96 128; do
-        "$here/boot.sh" "$kernel" --mem "$mib" --timeout 20 --file "$program:/corelo" --file "$btf:/min.btf" --do "cat /proc/meminfo" \
+    for mib in 48 64 96 128; do
+        "$here/boot.sh" "$kernel" --mem "$mib" --timeout 15 --file "$program:/corelo" --file "$btf:/min.btf" --do "cat /proc/meminfo" \
             --bg "/corelo run --for 2 --json --btf /min.btf" --do exec-until-done >"$log" 2>&1
         # MemTotal is there once the init runs: from then on a failure is ours.
         grep -q '^MemTotal:' "$log" && break
