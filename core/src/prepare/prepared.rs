@@ -81,7 +81,7 @@ impl<'a> Prepared<'a> {
         self.answers.as_ref()
     }
 
-    /// How many types of the kernel and of modules were walked over: none by [`prepare_again`].
+    /// How many types of the kernel and of modules were walked over: none by [`prepare_again`](super::prepare_again).
     #[must_use]
     pub fn visited(&self) -> u32 {
         self.visited
@@ -175,7 +175,7 @@ impl<'a> Prepared<'a> {
     /// The slots of maps that are filled from the start: `.values` of maps of maps and of programs.
     ///
     /// # Errors
-    /// [`ObjectError`]; none in practice, as [`Plan::new`] has read them all.
+    /// [`ObjectError`]; none in practice, as [`Plan::new`](super::Plan::new) has read them all.
     pub fn slots(&self) -> impl Iterator<Item = Result<Slot, ObjectError>> + use<'_, 'a> {
         let slots = self.local.as_ref().map(|local| self.declared.slots(&self.object, local));
         let (slots, error) = match slots {
