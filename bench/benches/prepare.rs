@@ -12,6 +12,7 @@ use corelo_core::btf::Btf;
 use corelo_core::btf::lookup::Questions;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, prepare};
+use corelo_core::tailor::{SliceSource, stream};
 use corelo_loader::kernel::KernelBtf;
 use corelo_tests::corpus::corpus;
 use corelo_tests::endian::Endian;
@@ -137,5 +138,26 @@ fn opening(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, opening, whole, phases, strides);
+/// Streaming: from opening the source to the last decision, through windows of several sizes.
+fn windows(c: &mut Criterion) {
+    let kernel = kernel();
+    let file = fixture("many_progs", Endian::native()).read();
+    let object = Object::parse(&file).expect("an object");
+    let mut buffer = vec![0u8; 4 << 20];
+    let mut group = c.benchmark_group("many_progs/window");
+    for window in [1 << 10, 4 << 10, 16 << 10, 64 << 10] {
+        group.bench_function(BenchmarkId::from_parameter(window), |b| {
+            b.iter(|| {
+                let mut arena = Arena::new(&mut buffer);
+                let plan = Plan::new(&object, Options::default(), &mut arena).expect("plan");
+                let source = SliceSource(black_box(kernel.as_slice()));
+                let made = stream(source, plan.needs(), window, &mut arena).expect("streamed");
+                plan.search(made.btf().expect("BTF"), &mut arena).expect("search").wants_modules()
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, opening, whole, phases, strides, windows);
 criterion_main!(benches);

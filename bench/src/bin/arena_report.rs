@@ -1,4 +1,4 @@
-//! What the arena holds: bytes by structure against programs, relocations, kernel types, stride, and for real objects.
+//! What the arena holds: bytes by structure against programs, relocations, kernel types, stride, window, and for real objects.
 //!
 //! `cargo run --release -p corelo-bench --bin arena_report -- [--markdown bench/RESULTS.md] [--plots bench/reports]`.
 //! Figures are counted, not measured: the same on every machine, but for the rows of the running kernel.
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use corelo_bench::arena::{Bytes, bytes};
+use corelo_bench::arena::{Bytes, bytes, streamed};
 use corelo_bench::largest_object;
 use corelo_bench::markdown::{grouped, replace, table};
 use corelo_bench::objects::{self, Shape};
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         }
     }
     let kernel = kernel();
-    let sweeps = [programs(&kernel), relocations(&kernel), kernel_types(&kernel), stride(&kernel)];
+    let sweeps = [programs(&kernel), relocations(&kernel), kernel_types(&kernel), stride(&kernel), window(&kernel)];
     let mut text = real_objects(&kernel);
     for sweep in &sweeps {
         text.push('\n');
@@ -100,6 +100,13 @@ fn stride(kernel: &[u8]) -> Sweep {
     let file = fixture("many_progs", Endian::native()).read();
     let at = |stride: usize| (stride, bytes(&file, kernel, Options { stride: stride as u32, ..Options::default() }));
     Sweep { name: "stride", points: [4, 8, 16, 32, 64, 128, 256].map(at).to_vec() }
+}
+
+/// Streaming: the kernel's BTF is read through a window instead of being mapped.
+fn window(kernel: &[u8]) -> Sweep {
+    let file = fixture("many_progs", Endian::native()).read();
+    let at = |window: usize| (window, streamed(&file, kernel, window));
+    Sweep { name: "window", points: [1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10].map(at).to_vec() }
 }
 
 fn real_objects(kernel: &[u8]) -> String {
