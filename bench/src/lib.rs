@@ -6,6 +6,7 @@ pub mod objects;
 pub mod peer;
 pub mod plot;
 pub mod prepare;
+pub mod report;
 pub mod run;
 pub mod stats;
 

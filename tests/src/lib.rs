@@ -31,4 +31,5 @@ pub mod interp;
 pub mod kernel;
 #[cfg(feature = "libbpf")]
 pub mod libbpf;
+pub mod numbers;
 pub mod object_builder;

@@ -8,6 +8,7 @@ use corelo_core::btf::{Btf, DEFAULT_STRIDE, Kind, Type, TypeId, Types, raw};
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding, Member};
 use corelo_tests::corpus::corpus;
 use corelo_tests::endian::Endian;
+use corelo_tests::numbers::numbers;
 
 fn indexed<'a>(blob: &'a [u8], arena: &mut Arena<'a>) -> Types<'a> {
     let btf = Btf::parse(blob).expect("readable BTF");
@@ -273,16 +274,6 @@ fn too_small_an_arena_is_an_error_at_every_size() {
         if let Err(error) = result {
             assert!(matches!(error, RebaseError::Arena(_)), "{len} bytes: {error}");
         }
-    }
-}
-
-/// Numbers that look random and are the same each time (xorshift).
-fn numbers(mut state: u64) -> impl FnMut() -> usize {
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as usize
     }
 }
 

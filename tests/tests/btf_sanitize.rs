@@ -14,6 +14,7 @@ use corelo_tests::elf_reader::ElfFile;
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::fixtures;
 use corelo_tests::kernel::require_kernel;
+use corelo_tests::numbers::numbers;
 
 /// The places of an object's variables, read by the tests' own ELF reader.
 #[derive(Debug, Default)]
@@ -358,16 +359,6 @@ fn a_byte_too_few_is_said() {
     let error = sanitize(&blob, &types, &places, KernelBtfFeatures::ALL, &mut arena).unwrap_err();
     let SanitizeError::Arena(full) = error else { panic!("{error}") };
     assert_eq!((full.part, full.wanted), (Part::Btf, len.next_multiple_of(8)));
-}
-
-/// Numbers that look random and are the same each time (xorshift).
-fn numbers(mut state: u64) -> impl FnMut() -> usize {
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as usize
-    }
 }
 
 #[test]

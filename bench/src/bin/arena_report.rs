@@ -4,7 +4,6 @@
 //! Figures are counted, not measured: the same on every machine, but for the rows of the running kernel.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use corelo_bench::arena::{Bytes, bytes, streamed};
@@ -12,6 +11,7 @@ use corelo_bench::largest_object;
 use corelo_bench::markdown::{grouped, replace, table};
 use corelo_bench::objects::{self, Shape};
 use corelo_bench::plot::{Series, plot};
+use corelo_bench::report::Outputs;
 use corelo_core::prepare::Options;
 use corelo_loader::kernel::KernelBtf;
 use corelo_tests::corpus::corpus;
@@ -25,18 +25,7 @@ struct Sweep {
 }
 
 fn main() -> ExitCode {
-    let (mut markdown, mut plots) = (None, None);
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        match (arg.as_str(), args.next()) {
-            ("--markdown", Some(file)) => markdown = Some(PathBuf::from(file)),
-            ("--plots", Some(dir)) => plots = Some(PathBuf::from(dir)),
-            _ => {
-                eprintln!("usage: arena_report [--markdown FILE] [--plots DIR]");
-                return ExitCode::from(2);
-            }
-        }
-    }
+    let Some(Outputs { markdown, plots }) = Outputs::from_args("arena_report") else { return ExitCode::from(2) };
     let kernel = kernel();
     let sweeps = [programs(&kernel), relocations(&kernel), kernel_types(&kernel), stride(&kernel), window(&kernel)];
     let mut text = real_objects(&kernel);

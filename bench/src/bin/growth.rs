@@ -12,24 +12,14 @@ use std::process::{Command, ExitCode};
 use corelo_bench::markdown::{grouped, replace, table};
 use corelo_bench::objects::{self, Shape};
 use corelo_bench::plot::{Series, plot};
+use corelo_bench::report::Outputs;
 use corelo_bench::run::{instructions, output, sibling};
 use corelo_bench::stats::Line;
 use corelo_core::btf::Btf;
 use corelo_loader::kernel::KernelBtf;
 
 fn main() -> ExitCode {
-    let (mut markdown, mut plots) = (None, None);
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        match (arg.as_str(), args.next()) {
-            ("--markdown", Some(file)) => markdown = Some(PathBuf::from(file)),
-            ("--plots", Some(dir)) => plots = Some(PathBuf::from(dir)),
-            _ => {
-                eprintln!("usage: growth [--markdown FILE] [--plots DIR]");
-                return ExitCode::from(2);
-            }
-        }
-    }
+    let Some(Outputs { markdown, plots }) = Outputs::from_args("growth") else { return ExitCode::from(2) };
     build();
     let dir = std::env::temp_dir().join(format!("corelo-growth-{}", std::process::id()));
     fs::create_dir_all(&dir).expect("a directory for the inputs");

@@ -227,12 +227,7 @@ impl<'q> Questions<'q> {
             if query.kind == Kind::Enum.number() {
                 kinds |= 1 << Kind::Enum64.number();
             }
-            let [first, second] = query.first_bytes(names);
-            first_bytes.add([first, second]);
-            if second == 0 {
-                // A name of one byte may have a flavour in the target.
-                first_bytes.add([first, b'_']);
-            }
+            first_bytes.add_wanted(query.first_bytes(names));
         }
         Self { queries, names, kinds, first_bytes }
     }
@@ -288,7 +283,7 @@ impl<'q> Questions<'q> {
 
 /// Which first two bytes some wanted name has: a set that may say yes too often, never no.
 #[derive(Debug, Default)]
-struct FirstBytes {
+pub(crate) struct FirstBytes {
     bits: [u64; 32],
 }
 
@@ -298,6 +293,12 @@ impl FirstBytes {
         (number >> 6, 1 << (number & 63))
     }
 
+    /// The first two bytes of a name; the second is NUL for a name of one byte, both for an empty one.
+    pub(crate) fn of(name: &[u8]) -> [u8; 2] {
+        let mut bytes = name.iter().copied();
+        [bytes.next().unwrap_or(0), bytes.next().unwrap_or(0)]
+    }
+
     fn add(&mut self, bytes: [u8; 2]) {
         let (word, bit) = Self::slot(bytes);
         if let Some(word) = self.bits.get_mut(word) {
@@ -305,8 +306,17 @@ impl FirstBytes {
         }
     }
 
+    /// Adds what a name without flavour starts with.
+    pub(crate) fn add_wanted(&mut self, [first, second]: [u8; 2]) {
+        self.add([first, second]);
+        if first != 0 && second == 0 {
+            // A name of one byte may have a flavour in the target.
+            self.add([first, b'_']);
+        }
+    }
+
     #[inline]
-    fn may_have(&self, bytes: [u8; 2]) -> bool {
+    pub(crate) fn may_have(&self, bytes: [u8; 2]) -> bool {
         let (word, bit) = Self::slot(bytes);
         self.bits.get(word).is_some_and(|word| word & bit != 0)
     }

@@ -25,7 +25,7 @@ use super::walk::{Graph, Walk};
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::btf::header::Extents;
 use crate::btf::info::{KNOWN_KINDS, SHAPES, Shape};
-use crate::btf::lookup::{FNV_BASIS, LONG_NAMES, hash};
+use crate::btf::lookup::{FNV_BASIS, FirstBytes, LONG_NAMES, hash};
 use crate::btf::strings::essential;
 use crate::btf::{Btf, BtfError, FIXED, Info, Kind, Type, TypeId};
 use crate::bytes::{Bytes, Endian, u32_bytes};
@@ -229,44 +229,16 @@ struct Vocabulary<'v> {
     first_bytes: FirstBytes,
 }
 
-/// Which first two bytes some name has; the second is NUL for a name of one byte.
-struct FirstBytes([u64; 32]);
-
-impl FirstBytes {
-    fn slot(name: &[u8]) -> (usize, u64) {
-        let first = usize::from(name.first().copied().unwrap_or(0));
-        let second = usize::from(name.get(1).copied().unwrap_or(0));
-        let number = (first ^ (second << 3)) & 0x7ff;
-        (number >> 6, 1 << (number & 63))
-    }
-
-    fn add(&mut self, name: &[u8]) {
-        let (word, bit) = Self::slot(name);
-        if let Some(word) = self.0.get_mut(word) {
-            *word |= bit;
-        }
-    }
-
-    fn may_have(&self, name: &[u8]) -> bool {
-        let (word, bit) = Self::slot(name);
-        self.0.get(word).is_some_and(|word| word & bit != 0)
-    }
-}
-
 impl<'v> Vocabulary<'v> {
     fn collect(needs: Needs<'_>, arena: &mut Arena<'v>) -> Result<Self, ArenaFull> {
-        let mut first_bytes = FirstBytes([0; 32]);
+        let mut first_bytes = FirstBytes::default();
         let mut hashes = arena.grow::<u32>(Part::Queries);
         // The empty name says that a member is anonymous.
         hashes.push(FNV_BASIS)?;
-        first_bytes.add(b"");
+        first_bytes.add_wanted(FirstBytes::of(b""));
         let mut add = |name: &[u8], hashes: &mut crate::arena::Growing<'_, 'v, u32>| {
             let name = essential(name);
-            first_bytes.add(name);
-            if let [first] = name {
-                // With a flavour it goes on.
-                first_bytes.add(&[*first, b'_']);
-            }
+            first_bytes.add_wanted(FirstBytes::of(name));
             hashes.push(hash(FNV_BASIS, name))
         };
         for name in LONG_NAMES {
@@ -286,11 +258,7 @@ impl<'v> Vocabulary<'v> {
             }
         }
         for query in needs.queries {
-            let [first, second] = query.first_bytes(needs.names);
-            first_bytes.add(&[first, second]);
-            if second == 0 {
-                first_bytes.add(&[first, b'_']);
-            }
+            first_bytes.add_wanted(query.first_bytes(needs.names));
             hashes.push(query.hash())?;
         }
         let all = hashes.items();
@@ -309,7 +277,8 @@ impl<'v> Vocabulary<'v> {
     }
 
     fn has(&self, name: &[u8]) -> bool {
-        self.first_bytes.may_have(name) && self.hashes.binary_search(&hash(FNV_BASIS, essential(name))).is_ok()
+        self.first_bytes.may_have(FirstBytes::of(name))
+            && self.hashes.binary_search(&hash(FNV_BASIS, essential(name))).is_ok()
     }
 }
 
