@@ -19,6 +19,15 @@ impl Endian {
         if cfg!(target_endian = "big") { Self::Big } else { Self::Little }
     }
 
+    /// The integer that a word of a blob holds.
+    #[inline(always)]
+    pub(crate) const fn word(self, bytes: [u8; 4]) -> u32 {
+        match self {
+            Self::Little => u32::from_le_bytes(bytes),
+            Self::Big => u32::from_be_bytes(bytes),
+        }
+    }
+
     const fn scroll(self) -> scroll::Endian {
         match self {
             Self::Little => scroll::Endian::Little,

@@ -3,6 +3,7 @@
 //! Types are of different lengths, so finding one by id means walking. The index holds the offset of every
 //! `stride`-th type, four bytes each; from there at most `stride - 1` records are stepped over.
 
+use super::rows::Rows;
 use super::{Array, Btf, BtfError, Kind, Type, TypeId};
 use crate::arena::{Arena, Part};
 use crate::limits::MAX_CHAIN;
@@ -18,6 +19,7 @@ pub const DEFAULT_LOCAL_STRIDE: u32 = 8;
 pub struct Types<'a> {
     btf: Btf<'a>,
     offsets: &'a [u32],
+    rows: Rows,
     stride: u32,
     count: u32,
     pointer_size: u8,
@@ -55,19 +57,19 @@ impl<'a> Types<'a> {
             count = count.wrapping_add(1);
         }
         let offsets = offsets.finish()?;
-        Ok(Self { btf, offsets, stride, count, pointer_size: 8, base })
+        Ok(Self { btf, offsets, rows: Rows::PLAIN, stride, count, pointer_size: 8, base })
     }
 
-    /// What a walk found, put together.
-    pub(crate) fn from_parts(
+    /// What the one pass found, put together: `offsets` lie as `rows` say.
+    pub(super) fn from_parts(
         btf: Btf<'a>,
         offsets: &'a [u32],
-        stride: u32,
-        count: u32,
+        rows: Rows,
+        (stride, count): (u32, u32),
         pointer_size: u8,
         base: Option<&'a Types<'a>>,
     ) -> Self {
-        Self { btf, offsets, stride, count, pointer_size, base }
+        Self { btf, offsets, rows, stride, count, pointer_size, base }
     }
 
     /// The same types, whose pointers take `byte_size` bytes (4 or 8).
@@ -138,9 +140,9 @@ impl<'a> Types<'a> {
     pub(crate) fn place(&self, id: TypeId) -> Result<usize, BtfError> {
         let missing = BtfError::NoSuchType { id };
         let number = self.btf.number_of(id).filter(|&number| number < self.count).ok_or(missing)?;
-        let entry = usize::try_from(number / self.stride).ok().and_then(|entry| self.offsets.get(entry));
-        let mut offset = usize::try_from(*entry.ok_or(missing)?).map_err(|_| missing)?;
-        for before in (0..number % self.stride).rev() {
+        let (entry, steps) = self.rows.find(number, self.stride);
+        let mut offset = usize::try_from(*self.offsets.get(entry).ok_or(missing)?).map_err(|_| missing)?;
+        for before in (0..steps).rev() {
             let at = id.0.wrapping_sub(before).wrapping_sub(1);
             let truncated = BtfError::TypeTruncated { id: TypeId(at), offset: offset as u32 };
             let [_, info, _] = self.btf.types.u32x3(offset).ok_or(truncated)?;

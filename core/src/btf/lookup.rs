@@ -1,18 +1,17 @@
 //! The one pass: everything that is asked of a BTF blob, answered by one walk over its types.
 //!
 //! Questions ([`Query`]) are names with a kind. The walk tests each type cheaply, dearest test last: its kind, the
-//! first two bytes of its name, the hash of the name without flavour, and only then the bytes. On the way it builds
-//! the sparse id index, at the front of what is left of the arena; answers ([`Candidate`]) grow from the back and are
-//! moved next to the index at the end, so that the number of types need not be known before.
+//! first two bytes of its name, the hash of the name without flavour, and only then the bytes. See `pass` for how it
+//! goes over the types.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::index::Types;
-use super::info::{Info, Kind};
+use super::info::Kind;
+use super::pass::{Found, Pass};
 use super::strings::essential;
-use super::{Btf, BtfError, FIXED, TypeId};
-use crate::arena::{Arena, ArenaFull, Part};
-use crate::bytes::{Bytes, Endian};
+use super::{Btf, BtfError, TypeId};
+use crate::arena::Arena;
 
 /// What the kernel puts before a name that an object gives.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -256,28 +255,41 @@ impl<'q> Questions<'q> {
         stride: u32,
         arena: &mut Arena<'a>,
     ) -> Result<Answers<'a>, BtfError> {
-        let stride = stride.max(1);
-        let words = arena.left() / 4;
-        let area: &mut [u32] =
-            <[u32]>::mut_from_prefix_with_elems(arena.rest(), words).map_or(&mut [], |(area, _)| area);
-        let mut pass = Pass { questions: self, btf, base, area, index_len: 0, answers_len: 0, pointer_size: None };
-        let count = match btf.endian() {
-            Endian::Little => pass.walk::<false>(stride)?,
-            Endian::Big => pass.walk::<true>(stride)?,
-        };
-        let pointer_size = pass.pointer_size.unwrap_or(8);
-        let (index_len, answers_len) = (pass.index_len, pass.answers_len);
-        pass.close_gap();
-
-        let kept: &'a mut [u32] = arena.take(index_len.saturating_add(answers_len), Part::KernelIndex)?;
-        let (offsets, answers) = kept.split_at_mut_checked(index_len).unwrap_or_default();
+        let Found { types, answers, visited } = Pass::run(self, btf, base, stride.max(1), arena)?;
         let candidates: &'a mut [Candidate] = <[Candidate]>::mut_from_bytes(answers.as_mut_bytes()).unwrap_or_default();
         candidates.sort_unstable_by_key(|candidate| (candidate.owner, candidate.id));
-        Ok(Answers {
-            types: Types::from_parts(btf, offsets, stride, count, pointer_size, base),
-            candidates,
-            visited: count,
-        })
+        Ok(Answers { types, candidates, visited })
+    }
+
+    /// Whether some query wants types whose kind has this number, which is below 32.
+    pub(super) fn want_kind(&self, number: u8) -> bool {
+        self.kinds & (1 << (number & 31)) != 0
+    }
+
+    #[inline]
+    pub(super) fn may_want(&self, first_bytes: [u8; 2]) -> bool {
+        self.first_bytes.may_have(first_bytes)
+    }
+
+    /// Calls `each` with every asker who wants the type of this name and kind, until it fails.
+    #[inline(never)]
+    pub(super) fn askers<E>(
+        &self,
+        name: &[u8],
+        kind_number: u8,
+        mut each: impl FnMut(u32) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let class = core_class(Kind::from_number(kind_number)).number();
+        let hash = hash(FNV_BASIS, essential(name));
+        let Questions { queries, names, .. } = *self;
+        let mut next = queries.partition_point(|query| query.hash < hash);
+        while let Some(query) = queries.get(next).filter(|query| query.hash == hash) {
+            next = next.wrapping_add(1);
+            if query.kind == class && query.is_answered_by(names, name) {
+                each(query.owner)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -337,179 +349,5 @@ pub(crate) const LONG_NAMES: [&[u8]; 11] = [
     b"int long unsigned",
 ];
 
-/// What the walk does with a type of one kind: its length, and whether to look closer.
-#[derive(Clone, Copy)]
-struct Step {
-    fixed: u16,
-    each: u8,
-    flags: u8,
-}
-
-/// Some query wants types of this kind.
-const STEP_ASKED: u8 = 1;
-/// It may be the long integer type.
-const STEP_LONG: u8 = 2;
-/// Nobody knows how long it is.
-const STEP_UNKNOWN: u8 = 4;
-const UNKNOWN_STEP: Step = Step { fixed: 0, each: 0, flags: STEP_UNKNOWN };
-
-struct Pass<'p, 'q, 'a> {
-    questions: &'p Questions<'q>,
-    btf: Btf<'a>,
-    base: Option<&'a Types<'a>>,
-    area: &'p mut [u32],
-    index_len: usize,
-    /// Words at the end of the area: two per answer.
-    answers_len: usize,
-    pointer_size: Option<u8>,
-}
-
-impl<'a> Pass<'_, '_, 'a> {
-    /// Returns how many types there are.
-    ///
-    /// This is the loop that everything waits for: a hundred thousand rounds, so each does no more than find out how
-    /// long the type is and whether it is of a kind that is asked for.
-    fn walk<const BIG: bool>(&mut self, stride: u32) -> Result<u32, BtfError> {
-        // A constant byte order lets the compiler leave the swaps out.
-        let endian = if BIG { Endian::Big } else { Endian::Little };
-        let all = self.btf.types.data();
-        let mut steps = self.steps();
-        let mut rest = all;
-        let mut count = 0u32;
-        'types: while !rest.is_empty() {
-            self.push_index(all.len().wrapping_sub(rest.len()) as u32)?;
-            for _ in 0..stride {
-                let Some([name_off, info, size]) = Bytes::new(rest, endian).u32x3(0) else { break 'types };
-                let info = Info(info);
-                let number = info.kind_number();
-                let step = steps.get(usize::from(number)).copied().unwrap_or(UNKNOWN_STEP);
-                if step.flags != 0 {
-                    let id = self.btf.first_id.wrapping_add(count);
-                    if step.flags & STEP_UNKNOWN != 0 {
-                        let offset = all.len().wrapping_sub(rest.len()) as u32;
-                        return Err(BtfError::UnknownKind { id: TypeId(id), offset, kind: number });
-                    }
-                    if step.flags & STEP_LONG != 0 && self.note_long(name_off, size) {
-                        steps = self.steps();
-                    }
-                    if step.flags & STEP_ASKED != 0 && name_off != 0 {
-                        self.test(name_off, id, number)?;
-                    }
-                }
-                let len =
-                    usize::from(step.fixed).wrapping_add(usize::from(step.each).wrapping_mul(info.vlen() as usize));
-                let Some(next) = rest.get(len..) else { break 'types };
-                rest = next;
-                count = count.wrapping_add(1);
-                if rest.is_empty() {
-                    return Ok(count);
-                }
-            }
-        }
-        if !rest.is_empty() {
-            let id = TypeId(self.btf.first_id.wrapping_add(count));
-            return Err(BtfError::TypeTruncated { id, offset: all.len().wrapping_sub(rest.len()) as u32 });
-        }
-        Ok(count)
-    }
-
-    /// What to do with types of each kind.
-    fn steps(&self) -> [Step; 128] {
-        let mut steps = [UNKNOWN_STEP; 128];
-        for (number, step) in (0u8..).zip(&mut steps) {
-            let Some(shape) = self.btf.shape(number) else { continue };
-            let is_asked = number < 32 && self.questions.kinds & (1 << number) != 0;
-            let seeks_long = number == Kind::Int.number() && self.base.is_none() && self.pointer_size.is_none();
-            *step = Step {
-                fixed: (FIXED as u16).wrapping_add(u16::from(shape.once)),
-                each: shape.each,
-                flags: if is_asked { STEP_ASKED } else { 0 } | if seeks_long { STEP_LONG } else { 0 },
-            };
-        }
-        steps
-    }
-
-    #[inline]
-    fn test(&mut self, name_off: u32, id: u32, kind_number: u8) -> Result<(), BtfError> {
-        let first_bytes = self.strings_from(name_off).and_then(|tail| tail.first_chunk::<2>());
-        match first_bytes {
-            Some(&bytes) if self.questions.first_bytes.may_have(bytes) => self.compare(name_off, id, kind_number),
-            _ => Ok(()),
-        }
-    }
-
-    fn strings_from(&self, name_off: u32) -> Option<&'a [u8]> {
-        match self.base {
-            Some(base) if name_off < self.btf.first_string => base.btf().strings_from(name_off),
-            _ => self.btf.strings_from(name_off),
-        }
-    }
-
-    fn name(&self, name_off: u32) -> Option<&'a [u8]> {
-        let tail = self.strings_from(name_off)?;
-        tail.get(..tail.iter().position(|&byte| byte == 0)?)
-    }
-
-    #[inline(never)]
-    fn compare(&mut self, name_off: u32, id: u32, kind_number: u8) -> Result<(), BtfError> {
-        let Some(name) = self.name(name_off) else { return Ok(()) };
-        let class = core_class(Kind::from_number(kind_number)).number();
-        let hash = hash(FNV_BASIS, essential(name));
-        let Questions { queries, names, .. } = *self.questions;
-        let start = queries.partition_point(|query| query.hash < hash);
-        let mut next = start;
-        while let Some(query) = queries.get(next).filter(|query| query.hash == hash) {
-            next = next.wrapping_add(1);
-            if query.kind == class && query.is_answered_by(names, name) {
-                self.push_answer(query.owner, id)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the size of the long integer type for that of a pointer; whether this was it.
-    fn note_long(&mut self, name_off: u32, byte_size: u32) -> bool {
-        let is_long = matches!(byte_size, 4 | 8) && self.name(name_off).is_some_and(|name| LONG_NAMES.contains(&name));
-        if is_long {
-            self.pointer_size = Some(byte_size as u8);
-        }
-        is_long
-    }
-
-    fn full(&self, words: usize, part: Part) -> BtfError {
-        let used = self.index_len.saturating_add(self.answers_len);
-        BtfError::Arena(ArenaFull {
-            wanted: words.saturating_mul(4),
-            left: self.area.len().saturating_sub(used).saturating_mul(4),
-            part,
-        })
-    }
-
-    #[inline]
-    fn push_index(&mut self, offset: u32) -> Result<(), BtfError> {
-        let end = self.area.len().wrapping_sub(self.answers_len);
-        match self.area.get_mut(self.index_len) {
-            Some(entry) if self.index_len < end => *entry = offset,
-            _ => return Err(self.full(1, Part::KernelIndex)),
-        }
-        self.index_len = self.index_len.wrapping_add(1);
-        Ok(())
-    }
-
-    fn push_answer(&mut self, owner: u32, id: u32) -> Result<(), BtfError> {
-        let full = self.full(2, Part::Candidates);
-        let end = self.area.len().wrapping_sub(self.answers_len);
-        let start = end.checked_sub(2).filter(|&start| start >= self.index_len).ok_or(full)?;
-        self.area.get_mut(start..end).ok_or(full)?.copy_from_slice(&[owner, self.btf.with_gaps(id)]);
-        self.answers_len = self.answers_len.wrapping_add(2);
-        Ok(())
-    }
-
-    /// Moves the answers next to the index.
-    fn close_gap(self) {
-        let start = self.area.len().wrapping_sub(self.answers_len);
-        if self.index_len <= start && start <= self.area.len() {
-            self.area.copy_within(start.., self.index_len);
-        }
-    }
-}
+/// How they start.
+pub(super) const LONG_STARTS: [[u8; 2]; 3] = [*b"lo", *b"un", *b"in"];

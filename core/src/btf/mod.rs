@@ -9,7 +9,9 @@ pub(crate) mod header;
 mod index;
 pub(crate) mod info;
 pub mod lookup;
+mod pass;
 pub mod raw;
+mod rows;
 pub mod sanitize;
 pub mod split;
 pub mod strings;
@@ -77,16 +79,21 @@ impl<'btf> Btf<'btf> {
         Ok(btf)
     }
 
-    /// A split blob, whose ids and string offsets go on after those of `base`: a kernel module's.
+    /// A split blob, whose ids and string offsets go on after those of `base`: a kernel module's. Where it has no layout
+    /// section, the base's counts (libbpf: `btf_type_size_unknown`).
     ///
     /// # Errors
     /// As [`Btf::parse`], and [`BtfError::BaseMismatch`] where the base is a part of a blob.
-    pub fn parse_split(blob: &'btf [u8], base: &Types<'_>) -> Result<Self, BtfError> {
+    pub fn parse_split(blob: &'btf [u8], base: &Types<'btf>) -> Result<Self, BtfError> {
         // Of a part it is not known where the ids and strings of the whole end.
         if !base.btf().ids.is_empty() {
             return Err(BtfError::BaseMismatch);
         }
-        Self::parse_at(blob, base.end_id(), base.end_string())
+        let mut btf = Self::parse_at(blob, base.end_id(), base.end_string())?;
+        if btf.layout.is_empty() {
+            btf.layout = base.btf().layout;
+        }
+        Ok(btf)
     }
 
     /// A part of a blob that stands alone: its types keep the ids that they had, which are `ids` in rising order.
@@ -216,7 +223,9 @@ impl<'btf> Btf<'btf> {
         // struct btf_layout { u8 info_sz; u8 elem_sz; u16 flags; }
         let at = usize::from(kind) * 4;
         self.layout.slice(at, 4)?;
-        Some(Shape { once: self.layout.u8(at)?, each: self.layout.u8(at + 1)? })
+        let shape = Shape { once: self.layout.u8(at)?, each: self.layout.u8(at + 1)? };
+        // As libbpf: types consist of whole words.
+        (shape.once.is_multiple_of(4) && shape.each.is_multiple_of(4)).then_some(shape)
     }
 }
 

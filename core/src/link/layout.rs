@@ -145,13 +145,11 @@ impl<'l> Linker<'l> {
             };
         };
         // A call's immediate counts instructions from the next one; an address's counts bytes.
-        let size = INSN_SIZE as i64;
         let value = i64::try_from(symbol.value).unwrap_or(i64::MAX);
-        let target = if is_call {
-            (value / size).saturating_add(imm).saturating_add(1)
-        } else {
-            value.saturating_add(imm) / size
-        };
+        // A shift: a division of 64 bits is a library routine on small processors.
+        let slot = |offset: i64| offset >> INSN_SIZE.trailing_zeros();
+        let target =
+            if is_call { slot(value).saturating_add(imm).saturating_add(1) } else { slot(value.saturating_add(imm)) };
         let found = self.function_at(section, target);
         found.map(Some).ok_or(code.error(insn_idx, LinkCause::NoFunction { symbol: Some(rel.symbol) }))
     }

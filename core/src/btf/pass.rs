@@ -1,0 +1,297 @@
+//! How the one pass goes over the types.
+//!
+//! Where a type ends is known only when its info word was read, so a walk waits for memory and a multiplication at each
+//! of a hundred thousand types, with nothing else to do meanwhile. A large blob is therefore cut into segments, which
+//! cursors walk over in step: while one waits, the others go on. Types have no mark by which their start could be told
+//! from the middle of another, so a cut is a guess, and what proves it is that the cursor of the segment before arrives
+//! there exactly. If one does not, all that was found is dropped and a single cursor walks over the whole.
+//!
+//! On the way the sparse id index grows from the front of what is left of the arena ([`Rows`]), and answers grow from
+//! the back; they are moved next to the index at the end, so that the number of types need not be known before.
+
+#[cfg(not(all(target_arch = "arm", target_os = "none")))]
+mod segments;
+mod step;
+
+use zerocopy::FromBytes;
+
+use super::index::Types;
+use super::info::{Info, Kind};
+use super::lookup::{LONG_NAMES, LONG_STARTS, Questions};
+use super::rows::{CURSORS, Rows};
+use super::{Btf, BtfError, FIXED, TypeId};
+use crate::arena::{Arena, ArenaFull, Part};
+use step::{Cursor, Pending, Step, Steps, UNKNOWN_STEP};
+
+/// A microcontroller does one thing after the other: nothing is gained there by cutting, and flash is dear.
+pub(super) const IS_CUT_HERE: bool = !cfg!(all(target_arch = "arm", target_os = "none"));
+
+/// Bytes of types from which on a blob is cut.
+const WORTH_CUTTING: usize = 256 << 10;
+
+/// Words of the index that segments may take above what a whole takes, as each ends with a part of a row.
+const SPARE: usize = 2;
+
+/// The number of an answer's segment stands above its type's number within it: there are fewer than 2^29 types of twelve
+/// bytes and more in a section of 4 GiB.
+const SEGMENT_SHIFT: u32 = 30;
+
+/// What a pass leaves in the arena.
+pub(super) struct Found<'a> {
+    pub(super) types: Types<'a>,
+    /// Asker and type id, by turns, in no order.
+    pub(super) answers: &'a mut [u32],
+    pub(super) visited: u32,
+}
+
+pub(super) struct Pass<'p, 'q, 'a> {
+    questions: &'p Questions<'q>,
+    btf: Btf<'a>,
+    base: Option<&'a Types<'a>>,
+    area: &'p mut [u32],
+    index_len: usize,
+    /// Words at the end of the area: two per answer.
+    answers_len: usize,
+    /// The size of the first long integer type, and the segment that it is in.
+    long: Option<(u32, u8)>,
+}
+
+impl<'a> Pass<'_, '_, 'a> {
+    /// Walks over all types of `btf`.
+    pub(super) fn run(
+        questions: &Questions<'_>,
+        btf: Btf<'a>,
+        base: Option<&'a Types<'a>>,
+        stride: u32,
+        arena: &mut Arena<'a>,
+    ) -> Result<Found<'a>, BtfError> {
+        let words = arena.left() / 4;
+        let area: &mut [u32] =
+            <[u32]>::mut_from_prefix_with_elems(arena.rest(), words).map_or(&mut [], |(area, _)| area);
+        let mut pass = Pass { questions, btf, base, area, index_len: 0, answers_len: 0, long: None };
+        let rows = pass.walk(stride)?;
+        let count = rows.count();
+        let index_len = pass.index_words(count, stride);
+        pass.close_gap(&rows, index_len)?;
+        let (answers_len, long) = (pass.answers_len, pass.long);
+
+        let kept: &'a mut [u32] = arena.take(index_len.saturating_add(answers_len), Part::KernelIndex)?;
+        let (offsets, answers) = kept.split_at_mut_checked(index_len).unwrap_or_default();
+        let pointer_size = long.map_or(8, |(_, byte_size)| byte_size);
+        Ok(Found {
+            types: Types::from_parts(btf, offsets, rows, (stride, count), pointer_size, base),
+            answers,
+            visited: count,
+        })
+    }
+
+    /// Walks over segments if that can be, else over the whole.
+    fn walk(&mut self, stride: u32) -> Result<Rows, BtfError> {
+        let steps = self.steps();
+        #[cfg(not(all(target_arch = "arm", target_os = "none")))]
+        if let Some(cursors) = self.cut() {
+            if let Ok(rows) = self.walk_segments(cursors, &steps, stride) {
+                return Ok(rows);
+            }
+            // The cut may have been wrong; if it was not, a single cursor meets the same error.
+            (self.index_len, self.answers_len, self.long) = (0, 0, None);
+        }
+        let (words, rest) = self.btf.types.data().as_chunks();
+        let mut whole = [Cursor::new(words, 0)];
+        let mut pending = Pending::new();
+        self.walk_rows(&mut whole, &steps, &mut pending, stride)?;
+        let [Cursor { count, info_at, .. }] = whole;
+        if !rest.is_empty() {
+            return Err(self.unreadable(info_at, count));
+        }
+        let mut counts = [0; CURSORS];
+        counts[0] = count;
+        Ok(Rows::new(counts, stride))
+    }
+
+    /// Walks row by row, each cursor to the end of its segment.
+    fn walk_rows(
+        &mut self,
+        cursors: &mut [Cursor<'a>],
+        steps: &Steps,
+        pending: &mut Pending,
+        stride: u32,
+    ) -> Result<(), BtfError> {
+        while cursors.iter().any(|cursor| !cursor.is_done()) {
+            for (segment, cursor) in (0u32..).zip(&mut *cursors) {
+                self.walk_row(segment, cursor, steps, pending, stride)?;
+            }
+        }
+        self.look_at(pending)
+    }
+
+    /// Walks to the end of the row of the index that the cursor is in.
+    fn walk_row(
+        &mut self,
+        segment: u32,
+        cursor: &mut Cursor<'a>,
+        steps: &Steps,
+        pending: &mut Pending,
+        stride: u32,
+    ) -> Result<(), BtfError> {
+        let types = (cursor.words, self.btf.endian());
+        let done = cursor.count % stride;
+        if done == 0 && !cursor.is_done() {
+            self.push_index(cursor.offset())?;
+        }
+        for _ in done..stride {
+            if cursor.is_done() {
+                break;
+            }
+            let (info_at, number) = (cursor.info_at, cursor.count | (segment << SEGMENT_SHIFT));
+            if pending.step(types, &mut cursor.info_at, number, steps).is_none() || cursor.is_beyond() {
+                return Err(self.unreadable(info_at, cursor.count));
+            }
+            cursor.count = cursor.count.wrapping_add(1);
+            if pending.is_full() {
+                self.look_at(pending)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the names of the types that are pending; then none is.
+    #[inline(never)]
+    fn look_at(&mut self, pending: &mut Pending) -> Result<(), BtfError> {
+        let (words, _) = self.btf.types.data().as_chunks();
+        let (endian, own_strings) = (self.btf.endian(), self.btf.strings.data());
+        let name_off =
+            |info_at: u32| words.get((info_at as usize).wrapping_sub(1)).map_or(0, |&name| endian.word(name));
+        let mut wanted = 0u64;
+        for (place, (&info_at, &kind)) in pending.info_at.iter().zip(&pending.kinds).enumerate().take(pending.len) {
+            let name_off = name_off(info_at);
+            let name = match name_off.checked_sub(self.btf.first_string) {
+                Some(own) => own_strings.get(own as usize..),
+                None => self.strings_from(name_off),
+            };
+            let may_want = name.and_then(|name| name.first_chunk()).is_some_and(|&bytes| {
+                self.questions.may_want(bytes) || (kind == Kind::Int.number() && LONG_STARTS.contains(&bytes))
+            });
+            wanted |= u64::from(may_want) << place;
+        }
+        pending.len = 0;
+        while wanted != 0 {
+            let place = wanted.trailing_zeros() as usize;
+            wanted &= wanted.wrapping_sub(1);
+            let places = (pending.info_at.get(place), pending.numbers.get(place), pending.kinds.get(place));
+            let (Some(&info_at), Some(&number), Some(&kind)) = places else { continue };
+            let Some(name) = self.name(name_off(info_at)) else { continue };
+            if kind == Kind::Int.number() {
+                self.note_long(name, info_at, number);
+            }
+            let questions = self.questions;
+            questions.askers(name, kind, |owner| self.push_answer(owner, number))?;
+        }
+        Ok(())
+    }
+
+    /// Why there is no way past a type. What it says is right for the first segment.
+    #[cold]
+    fn unreadable(&self, info_at: usize, count: u32) -> BtfError {
+        let offset = info_at.wrapping_sub(1).wrapping_mul(4);
+        let id = TypeId(self.btf.first_id.wrapping_add(count));
+        let kind = self.btf.types.u32x3(offset).map(|[_, info, _]| Info(info).kind_number());
+        match kind.filter(|&kind| self.btf.shape(kind).is_none()) {
+            Some(kind) => BtfError::UnknownKind { id, offset: offset as u32, kind },
+            None => BtfError::TypeTruncated { id, offset: offset as u32 },
+        }
+    }
+
+    /// What to do with types of each kind.
+    fn steps(&self) -> Steps {
+        let mut steps = [UNKNOWN_STEP; 256];
+        for (upper, step) in (0u8..=255).zip(&mut steps) {
+            let number = Info(u32::from(upper) << 24).kind_number();
+            let Some(shape) = self.btf.shape(number) else { continue };
+            let once = (FIXED as u32).wrapping_add(u32::from(shape.once));
+            // Among the integers is the one whose size is that of a pointer.
+            let look = number == Kind::Int.number() || (number < 32 && self.questions.want_kind(number));
+            *step = Step { once: once / 4, each: shape.each / 4, look };
+        }
+        steps
+    }
+
+    fn strings_from(&self, name_off: u32) -> Option<&'a [u8]> {
+        match self.base {
+            Some(base) if name_off < self.btf.first_string => base.btf().strings_from(name_off),
+            _ => self.btf.strings_from(name_off),
+        }
+    }
+
+    fn name(&self, name_off: u32) -> Option<&'a [u8]> {
+        let tail = self.strings_from(name_off)?;
+        tail.get(..tail.iter().position(|&byte| byte == 0)?)
+    }
+
+    /// Takes the size of the first long integer type for that of a pointer.
+    fn note_long(&mut self, name: &[u8], info_at: u32, number: u32) {
+        let segment = number >> SEGMENT_SHIFT;
+        if self.long.is_none_or(|(known, _)| segment < known)
+            && LONG_NAMES.contains(&name)
+            && let Some(byte_size @ (4 | 8)) = self.btf.types.u32((info_at as usize).wrapping_add(1).wrapping_mul(4))
+        {
+            self.long = Some((segment, byte_size as u8));
+        }
+    }
+
+    fn full(&self, words: usize, part: Part) -> BtfError {
+        let used = self.index_len.saturating_add(self.answers_len);
+        BtfError::Arena(ArenaFull {
+            wanted: words.saturating_mul(4),
+            left: self.area.len().saturating_sub(used).saturating_mul(4),
+            part,
+        })
+    }
+
+    #[inline]
+    fn push_index(&mut self, offset: usize) -> Result<(), BtfError> {
+        let end = self.area.len().wrapping_sub(self.answers_len);
+        match self.area.get_mut(self.index_len) {
+            Some(entry) if self.index_len < end => *entry = offset as u32,
+            _ => return Err(self.full(1, Part::KernelIndex)),
+        }
+        self.index_len = self.index_len.wrapping_add(1);
+        Ok(())
+    }
+
+    fn push_answer(&mut self, owner: u32, number: u32) -> Result<(), BtfError> {
+        let full = self.full(2, Part::Candidates);
+        let end = self.area.len().wrapping_sub(self.answers_len);
+        let start = end.checked_sub(2).filter(|&start| start >= self.index_len).ok_or(full)?;
+        self.area.get_mut(start..end).ok_or(full)?.copy_from_slice(&[owner, number]);
+        self.answers_len = self.answers_len.wrapping_add(2);
+        Ok(())
+    }
+
+    /// Words of the index, however the blob was cut: what an arena must hold does not depend on what a guess was worth.
+    fn index_words(&self, count: u32, stride: u32) -> usize {
+        let spare = if self.is_worth_cutting() { SPARE } else { 0 };
+        (count.div_ceil(stride) as usize).saturating_add(spare)
+    }
+
+    /// Moves the answers next to the index, of `index_len` words, and says what ids the types in them have.
+    fn close_gap(&mut self, rows: &Rows, index_len: usize) -> Result<(), BtfError> {
+        let start = self.area.len().wrapping_sub(self.answers_len);
+        if start < index_len || start > self.area.len() {
+            return Err(self.full(index_len.saturating_sub(self.index_len), Part::KernelIndex));
+        }
+        self.area.copy_within(start.., index_len);
+        let answers = self.area.get_mut(index_len..).unwrap_or_default();
+        for answer in answers.get_mut(..self.answers_len).unwrap_or_default().chunks_exact_mut(2) {
+            let [_, id] = answer else { continue };
+            let segment = (*id >> SEGMENT_SHIFT) as usize;
+            let number = (*id & ((1 << SEGMENT_SHIFT) - 1)).wrapping_add(rows.start(segment));
+            *id = self.btf.with_gaps(self.btf.first_id.wrapping_add(number));
+        }
+        Ok(())
+    }
+
+    fn is_worth_cutting(&self) -> bool {
+        self.btf.types.len() >= WORTH_CUTTING
+    }
+}
