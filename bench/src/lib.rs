@@ -8,6 +8,8 @@ pub mod plot;
 pub mod prepare;
 pub mod report;
 pub mod run;
+#[cfg(feature = "peers")]
+pub mod rusage;
 pub mod stats;
 
 use corelo_core::prepare::Options;

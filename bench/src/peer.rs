@@ -1,6 +1,7 @@
 //! What the program of each peer does: `PEER STAGE OBJECT [ROUNDS]`, where STAGE is `idle` (nothing, to take off what
-//! any process costs), `read` (the kernel's BTF into memory, no more), `prepare`, `warm` (one prepare, then ROUNDS more with the kernel's BTF kept) or `load`. It prints
-//! the nanoseconds of each round and the peak resident set of the process.
+//! any process costs), `read` (the kernel's BTF into memory, no more), `prepare`, `warm` (one prepare, then ROUNDS more
+//! with the kernel's BTF kept), `streamed` (one prepare, the kernel's BTF read through a small window) or `load`. It
+//! prints the nanoseconds of each round and the peak resident set of the process.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,6 +18,8 @@ pub enum Stage {
     Prepare,
     /// The same again, with the kernel's BTF kept.
     Warm,
+    /// From opening the kernel's BTF to the last final instruction, the BTF never being in memory as a whole.
+    Streamed,
     /// Into the kernel.
     Load,
 }
@@ -28,6 +31,7 @@ impl Stage {
             "read" => Self::Read,
             "prepare" => Self::Prepare,
             "warm" => Self::Warm,
+            "streamed" => Self::Streamed,
             "load" => Self::Load,
             _ => return None,
         })
@@ -39,7 +43,7 @@ impl Stage {
 pub fn main(work: impl FnOnce(Stage, &Path, usize, &mut dyn FnMut(u64))) -> ExitCode {
     let mut args = std::env::args().skip(1);
     let (Some(stage), Some(object)) = (args.next().and_then(|stage| Stage::parse(&stage)), args.next()) else {
-        eprintln!("usage: PEER idle|read|prepare|warm|load OBJECT [ROUNDS]");
+        eprintln!("usage: PEER idle|read|prepare|warm|streamed|load OBJECT [ROUNDS]");
         return ExitCode::from(2);
     };
     let rounds = args.next().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);

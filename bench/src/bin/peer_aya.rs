@@ -16,7 +16,7 @@ fn main() -> ExitCode {
 
 fn work(stage: Stage, path: &Path, rounds: usize, note: &mut dyn FnMut(u64)) {
     match stage {
-        Stage::Idle | Stage::Read => {}
+        Stage::Idle | Stage::Read | Stage::Streamed => {}
         Stage::Prepare => {
             let whole = || {
                 let btf = Btf::from_sys_fs().expect("the kernel has BTF");

@@ -8,13 +8,17 @@ use corelo_bench::peer::{self, Stage, timed};
 use corelo_bench::prepare::{again, link_all};
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
-use corelo_core::prepare::{Options, prepare};
-use corelo_loader::kernel::KernelBtf;
+use corelo_core::prepare::{Options, Plan, prepare};
+use corelo_core::tailor::stream;
+use corelo_loader::kernel::{KernelBtf, StreamedBtf};
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::programs::GrowingLog;
 
 /// What many_progs needs, and some.
-const BUFFER: usize = 64 << 10;
+const BUFFER: usize = 32 << 10;
+
+/// Bytes of the window over a BTF that is streamed.
+const WINDOW: usize = 16 << 10;
 
 fn main() -> ExitCode {
     peer::main(work)
@@ -28,6 +32,10 @@ fn work(stage: Stage, path: &Path, rounds: usize, note: &mut dyn FnMut(u64)) {
             note(timed(|| black_box(cold(path, &mut buffer))).1);
         }
         Stage::Warm => warm(path, rounds, note),
+        Stage::Streamed => {
+            let mut buffer = [0u8; BUFFER];
+            note(timed(|| black_box(streamed(path, &mut buffer))).1);
+        }
         Stage::Load => {
             let mut buffer = [0u8; BUFFER];
             let (programs, time) = timed(|| load(path, &mut buffer));
@@ -41,6 +49,18 @@ fn cold(path: &Path, buffer: &mut [u8]) -> usize {
     let file = std::fs::read(path).expect("the object can be read");
     let kernel = KernelBtf::open().expect("the kernel has BTF");
     corelo_bench::prepare::cold(&file, &kernel, Options::default(), buffer)
+}
+
+fn streamed(path: &Path, buffer: &mut [u8]) -> usize {
+    let file = std::fs::read(path).expect("the object can be read");
+    let source = StreamedBtf::open().expect("the kernel has BTF");
+    let mut arena = Arena::new(buffer);
+    let object = Object::parse(&file).expect("the object is one");
+    let plan = Plan::new(&object, Options::default(), &mut arena).expect("it can be planned");
+    let made = stream(source, plan.needs(), WINDOW, &mut arena).expect("the kernel's BTF can be streamed");
+    let btf = made.btf().expect("what is made is BTF");
+    let prepared = plan.search(btf, &mut arena).expect("it can be searched").finish();
+    link_all(&prepared, &mut arena)
 }
 
 fn warm(path: &Path, rounds: usize, note: &mut dyn FnMut(u64)) {

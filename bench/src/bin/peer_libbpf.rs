@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 
 fn work(stage: Stage, path: &Path, rounds: usize, note: &mut dyn FnMut(u64)) {
     let (libbpf_stage, rounds) = match stage {
-        Stage::Idle | Stage::Read => return,
+        Stage::Idle | Stage::Read | Stage::Streamed => return,
         Stage::Prepare => (libbpf::Stage::Prepare, 1),
         Stage::Warm => (libbpf::Stage::Prepare, rounds),
         Stage::Load => (libbpf::Stage::Load, 1),

@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 
 use corelo_bench::markdown::{grouped, replace, table};
 use corelo_bench::run::{allocations, bpf_calls, instructions, output, peak_heap, peer, sibling};
+use corelo_bench::rusage::user_time;
 use corelo_bench::stats::median;
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::fixture;
@@ -21,7 +22,11 @@ struct Figures {
     reading: u64,
     prepare: u64,
     warm: Option<u64>,
+    /// Time, and peak resident set in KiB.
+    streamed: Option<(u64, u64)>,
     load: u64,
+    /// In user space.
+    load_user: u64,
     prepare_insns: u64,
     load_insns: u64,
     allocations: (u64, u64),
@@ -30,6 +35,21 @@ struct Figures {
     bpf: (u64, u64),
     prepare_bpf: (u64, u64),
     binary: u64,
+}
+
+/// Processes whose time in user space is summed up: the kernel tells it from time in the kernel by samples.
+const USER_ROUNDS: u32 = 400;
+
+/// What is measured in turn: nanoseconds, and resident sets in KiB.
+#[derive(Clone, Default)]
+struct Times {
+    reading: Vec<u64>,
+    prepare: Vec<u64>,
+    warm: Vec<u64>,
+    streamed: Vec<u64>,
+    streamed_rss: Vec<u64>,
+    load: Vec<u64>,
+    rss: Vec<u64>,
 }
 
 fn main() -> ExitCode {
@@ -73,38 +93,43 @@ fn build() {
 }
 
 fn measure(programs: &[PathBuf; 3], object: &Path, rounds: usize) -> Vec<Figures> {
-    let mut times = vec![[const { Vec::new() }; 5]; programs.len()];
+    let mut times = vec![Times::default(); programs.len()];
     for _ in 0..rounds {
-        for (program, [reading, prepare, load, warm, rss]) in programs.iter().zip(&mut times) {
-            reading.extend(peer(program, "read", object, 1).nanoseconds);
-            prepare.extend(peer(program, "prepare", object, 1).nanoseconds);
+        for (program, times) in programs.iter().zip(&mut times) {
+            times.reading.extend(peer(program, "read", object, 1).nanoseconds);
+            times.prepare.extend(peer(program, "prepare", object, 1).nanoseconds);
             let loaded = peer(program, "load", object, 1);
-            load.extend(loaded.nanoseconds);
-            rss.push(loaded.rss_kib);
-            warm.push(median(peer(program, "warm", object, 21).nanoseconds));
+            times.load.extend(loaded.nanoseconds);
+            times.rss.push(loaded.rss_kib);
+            times.warm.push(median(peer(program, "warm", object, 21).nanoseconds));
+            let streamed = peer(program, "streamed", object, 1);
+            times.streamed_rss.push(streamed.rss_kib);
+            times.streamed.extend(streamed.nanoseconds);
         }
     }
-    let figures =
-        programs.iter().zip(times).zip(PEERS).map(|((program, [reading, prepare, load, warm, rss]), name)| {
-            let command = |stage: &'static str| [program.as_os_str(), OsStr::new(stage), object.as_os_str()];
-            let idle = instructions(&command("idle"));
-            let (idle_count, idle_bytes) = allocations(&command("idle"));
-            let (count, bytes) = allocations(&command("load"));
-            Figures {
-                reading: median(reading),
-                prepare: median(prepare),
-                warm: (name != "libbpf").then(|| median(warm)),
-                load: median(load),
-                prepare_insns: instructions(&command("prepare")) - idle,
-                load_insns: instructions(&command("load")) - idle,
-                allocations: (count - idle_count, bytes - idle_bytes),
-                peak_heap: peak_heap(&command("load")),
-                rss_kib: median(rss),
-                bpf: bpf_calls(&command("load")),
-                prepare_bpf: bpf_calls(&command("prepare")),
-                binary: std::fs::metadata(program).map_or(0, |file| file.len()),
-            }
-        });
+    let figures = programs.iter().zip(times).zip(PEERS).map(|((program, times), name)| {
+        let command = |stage: &'static str| [program.as_os_str(), OsStr::new(stage), object.as_os_str()];
+        let idle = instructions(&command("idle"));
+        let (idle_count, idle_bytes) = allocations(&command("idle"));
+        let (count, bytes) = allocations(&command("load"));
+        let user = |stage| user_time(&command(stage), USER_ROUNDS);
+        Figures {
+            reading: median(times.reading),
+            prepare: median(times.prepare),
+            warm: (name != "libbpf").then(|| median(times.warm)),
+            streamed: (name == "corelo").then(|| (median(times.streamed), median(times.streamed_rss))),
+            load: median(times.load),
+            load_user: user("load").saturating_sub(user("idle")),
+            prepare_insns: instructions(&command("prepare")) - idle,
+            load_insns: instructions(&command("load")) - idle,
+            allocations: (count - idle_count, bytes - idle_bytes),
+            peak_heap: peak_heap(&command("load")),
+            rss_kib: median(times.rss),
+            bpf: bpf_calls(&command("load")),
+            prepare_bpf: bpf_calls(&command("prepare")),
+            binary: std::fs::metadata(program).map_or(0, |file| file.len()),
+        }
+    });
     figures.collect()
 }
 
@@ -125,13 +150,20 @@ fn report(figures: &[Figures], rounds: usize, programs: &[PathBuf; 3]) -> String
         row("the kernel's BTF read into memory, no more, ms", &|f| ms(f.reading)),
         row("prepare, cold, ms", &|f| ms(f.prepare)),
         row("prepare, kernel BTF kept, ms", &|f| f.warm.map_or("no API".to_owned(), ms)),
+        row("prepare, cold, BTF read through a window of 16 KiB, ms", &|f| {
+            f.streamed.map_or("no API".to_owned(), |(time, _)| ms(time))
+        }),
         row("whole load, ms", &|f| ms(f.load)),
+        row("load: time in user space, ms", &|f| ms(f.load_user)),
         row("prepare: instructions", &|f| grouped(f.prepare_insns)),
         row("load: instructions in user space", &|f| grouped(f.load_insns)),
         row("load: allocations", &|f| grouped(f.allocations.0)),
         row("load: bytes allocated", &|f| grouped(f.allocations.1)),
         row("load: peak heap, bytes", &|f| grouped(f.peak_heap)),
         row("load: peak RSS of the process, KiB", &|f| grouped(f.rss_kib)),
+        row("prepare through a window: peak RSS of the process, KiB", &|f| {
+            f.streamed.map_or("no API".to_owned(), |(_, rss)| grouped(rss))
+        }),
         row("program, stripped, bytes (dynamic, opt-level 3)", &|f| grouped(f.binary)),
         row("load: bpf(2) calls", &|f| f.bpf.0.to_string()),
         row("load: CPU time inside bpf(2), ms", &|f| format!("{:.3}", f.bpf.1 as f64 / 1e3)),
@@ -165,6 +197,7 @@ fn report(figures: &[Figures], rounds: usize, programs: &[PathBuf; 3]) -> String
         "Object: many_progs (30 kprobe programs, 90 CO-RE relocations, 1 map). Kernel: {}. \
          Times are medians of {rounds} fresh processes each, in turn (of the medians of 21 rounds for the kernel BTF kept); counts are of \
          callgrind, memcheck, DHAT and strace, what an idle process of the same program counts taken off instructions and allocations. \
+         Time in user space is the mean of {USER_ROUNDS} processes by getrusage, an idle one's taken off. \
          libbpf's prepare includes loading the object's BTF, creating the map and probing the kernel.\n\n{}\n{}",
         kernel.trim(),
         table(&rows),

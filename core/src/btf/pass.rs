@@ -21,7 +21,7 @@ use super::lookup::{LONG_NAMES, LONG_STARTS, Questions};
 use super::rows::{CURSORS, Rows};
 use super::{Btf, BtfError, FIXED, TypeId};
 use crate::arena::{Arena, ArenaFull, Part};
-use step::{Cursor, Pending, Step, Steps, UNKNOWN_STEP};
+use step::{Cursor, Len, Pending, Step, Steps, UNKNOWN_STEP};
 
 /// A microcontroller does one thing after the other: nothing is gained there by cutting, and flash is dear.
 pub(super) const IS_CUT_HERE: bool = !cfg!(all(target_arch = "arm", target_os = "none"));
@@ -44,6 +44,11 @@ pub(super) struct Found<'a> {
     pub(super) visited: u32,
 }
 
+/// Whether this is the info word of an integer.
+fn is_int(info: u32) -> bool {
+    Info(info).kind_number() == Kind::Int.number()
+}
+
 pub(super) struct Pass<'p, 'q, 'a> {
     questions: &'p Questions<'q>,
     btf: Btf<'a>,
@@ -52,6 +57,8 @@ pub(super) struct Pass<'p, 'q, 'a> {
     index_len: usize,
     /// Words at the end of the area: two per answer.
     answers_len: usize,
+    /// Where the segments end, in words.
+    ends: [u32; CURSORS],
     /// The size of the first long integer type, and the segment that it is in.
     long: Option<(u32, u8)>,
 }
@@ -68,7 +75,8 @@ impl<'a> Pass<'_, '_, 'a> {
         let words = arena.left() / 4;
         let area: &mut [u32] =
             <[u32]>::mut_from_prefix_with_elems(arena.rest(), words).map_or(&mut [], |(area, _)| area);
-        let mut pass = Pass { questions, btf, base, area, index_len: 0, answers_len: 0, long: None };
+        let mut pass =
+            Pass { questions, btf, base, area, index_len: 0, answers_len: 0, ends: [u32::MAX; CURSORS], long: None };
         let rows = pass.walk(stride)?;
         let count = rows.count();
         let index_len = pass.index_words(count, stride);
@@ -95,11 +103,11 @@ impl<'a> Pass<'_, '_, 'a> {
             }
             // The cut may have been wrong; if it was not, a single cursor meets the same error.
             (self.index_len, self.answers_len, self.long) = (0, 0, None);
+            self.ends = [u32::MAX; CURSORS];
         }
         let (words, rest) = self.btf.types.data().as_chunks();
         let mut whole = [Cursor::new(words, 0)];
-        let mut pending = Pending::new();
-        self.walk_rows(&mut whole, &steps, &mut pending, stride)?;
+        self.walk_rows(&mut whole, &steps, &mut Pending::new(), stride)?;
         let [Cursor { count, info_at, .. }] = whole;
         if !rest.is_empty() {
             return Err(self.unreadable(info_at, count));
@@ -118,17 +126,16 @@ impl<'a> Pass<'_, '_, 'a> {
         stride: u32,
     ) -> Result<(), BtfError> {
         while cursors.iter().any(|cursor| !cursor.is_done()) {
-            for (segment, cursor) in (0u32..).zip(&mut *cursors) {
-                self.walk_row(segment, cursor, steps, pending, stride)?;
+            for cursor in &mut *cursors {
+                self.walk_row(cursor, steps, pending, stride)?;
             }
         }
-        self.look_at(pending)
+        Ok(())
     }
 
     /// Walks to the end of the row of the index that the cursor is in.
     fn walk_row(
         &mut self,
-        segment: u32,
         cursor: &mut Cursor<'a>,
         steps: &Steps,
         pending: &mut Pending,
@@ -139,55 +146,57 @@ impl<'a> Pass<'_, '_, 'a> {
         if done == 0 && !cursor.is_done() {
             self.push_index(cursor.offset())?;
         }
+        let mut len = Len::NONE;
         for _ in done..stride {
             if cursor.is_done() {
                 break;
             }
-            let (info_at, number) = (cursor.info_at, cursor.count | (segment << SEGMENT_SHIFT));
-            if pending.step(types, &mut cursor.info_at, number, steps).is_none() || cursor.is_beyond() {
-                return Err(self.unreadable(info_at, cursor.count));
-            }
+            let info_at = cursor.info_at;
+            let more = pending.step(types, &mut cursor.info_at, cursor.count, steps, len);
+            len = more.filter(|_| !cursor.is_beyond()).ok_or_else(|| self.unreadable(info_at, cursor.count))?;
             cursor.count = cursor.count.wrapping_add(1);
-            if pending.is_full() {
-                self.look_at(pending)?;
+            if len.is_full() {
+                len = self.look_at(pending, len)?;
             }
         }
-        Ok(())
+        self.look_at(pending, len).map(|_| ())
     }
 
     /// Looks at the names of the types that are pending; then none is.
     #[inline(never)]
-    fn look_at(&mut self, pending: &mut Pending) -> Result<(), BtfError> {
+    fn look_at(&mut self, pending: &Pending, len: Len) -> Result<Len, BtfError> {
         let (words, _) = self.btf.types.data().as_chunks();
         let (endian, own_strings) = (self.btf.endian(), self.btf.strings.data());
-        let name_off =
-            |info_at: u32| words.get((info_at as usize).wrapping_sub(1)).map_or(0, |&name| endian.word(name));
+        let word = |at: u32| words.get(at as usize).map_or(0, |&word| endian.word(word));
         let mut wanted = 0u64;
-        for (place, (&info_at, &kind)) in pending.info_at.iter().zip(&pending.kinds).enumerate().take(pending.len) {
-            let name_off = name_off(info_at);
+        for (place, &info_at) in pending.info_at.iter().enumerate().take(usize::from(len.0)) {
+            let name_off = word(info_at.wrapping_sub(1));
             let name = match name_off.checked_sub(self.btf.first_string) {
                 Some(own) => own_strings.get(own as usize..),
                 None => self.strings_from(name_off),
             };
             let may_want = name.and_then(|name| name.first_chunk()).is_some_and(|&bytes| {
-                self.questions.may_want(bytes) || (kind == Kind::Int.number() && LONG_STARTS.contains(&bytes))
+                self.questions.may_want(bytes) || (LONG_STARTS.contains(&bytes) && is_int(word(info_at)))
             });
             wanted |= u64::from(may_want) << place;
         }
-        pending.len = 0;
         while wanted != 0 {
             let place = wanted.trailing_zeros() as usize;
             wanted &= wanted.wrapping_sub(1);
-            let places = (pending.info_at.get(place), pending.numbers.get(place), pending.kinds.get(place));
-            let (Some(&info_at), Some(&number), Some(&kind)) = places else { continue };
-            let Some(name) = self.name(name_off(info_at)) else { continue };
-            if kind == Kind::Int.number() {
-                self.note_long(name, info_at, number);
+            let (Some(&info_at), Some(&number)) = (pending.info_at.get(place), pending.numbers.get(place)) else {
+                continue;
+            };
+            let segment = self.ends.iter().take_while(|&&end| end <= info_at).count() as u32;
+            let Some(name) = self.name(word(info_at.wrapping_sub(1))) else { continue };
+            if is_int(word(info_at)) {
+                self.note_long(name, word(info_at.wrapping_add(1)), segment);
             }
             let questions = self.questions;
-            questions.askers(name, kind, |owner| self.push_answer(owner, number))?;
+            questions.askers(name, Info(word(info_at)).kind_number(), |owner| {
+                self.push_answer(owner, number | (segment << SEGMENT_SHIFT))
+            })?;
         }
-        Ok(())
+        Ok(Len::NONE)
     }
 
     /// Why there is no way past a type. What it says is right for the first segment.
@@ -211,7 +220,7 @@ impl<'a> Pass<'_, '_, 'a> {
             let once = (FIXED as u32).wrapping_add(u32::from(shape.once));
             // Among the integers is the one whose size is that of a pointer.
             let look = number == Kind::Int.number() || (number < 32 && self.questions.want_kind(number));
-            *step = Step { once: once / 4, each: shape.each / 4, look };
+            *step = Step { once: once / 4, each: shape.each / 4, look: u8::from(look) };
         }
         steps
     }
@@ -229,11 +238,10 @@ impl<'a> Pass<'_, '_, 'a> {
     }
 
     /// Takes the size of the first long integer type for that of a pointer.
-    fn note_long(&mut self, name: &[u8], info_at: u32, number: u32) {
-        let segment = number >> SEGMENT_SHIFT;
+    fn note_long(&mut self, name: &[u8], byte_size: u32, segment: u32) {
         if self.long.is_none_or(|(known, _)| segment < known)
+            && matches!(byte_size, 4 | 8)
             && LONG_NAMES.contains(&name)
-            && let Some(byte_size @ (4 | 8)) = self.btf.types.u32((info_at as usize).wrapping_add(1).wrapping_mul(4))
         {
             self.long = Some((segment, byte_size as u8));
         }

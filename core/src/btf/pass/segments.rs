@@ -3,8 +3,8 @@
 use super::super::info::{Info, Kind};
 use super::super::rows::{CURSORS, Rows};
 use super::super::{BtfError, FIXED};
-use super::step::{Cursor, Pending, Steps};
-use super::{Pass, SEGMENT_SHIFT};
+use super::Pass;
+use super::step::{Cursor, Len, Pending, Steps};
 use crate::bytes::Endian;
 
 /// Where the second and the third segment start, in 24ths of the type section. Structs are longer than functions and come
@@ -39,14 +39,15 @@ impl<'a> Pass<'_, '_, 'a> {
         steps: &Steps,
         stride: u32,
     ) -> Result<Rows, BtfError> {
+        self.ends = cursors.map(|cursor| cursor.words.len() as u32);
         let mut pending = Pending::new();
         self.walk_in_step(&mut cursors, steps, &mut pending, stride)?;
         if let Some(cursor) = cursors.iter().find(|cursor| cursor.is_beyond()) {
             return Err(self.unreadable(cursor.info_at, cursor.count));
         }
         // First to the end of the row that they are in, so that no entry of the next one comes too early.
-        for (segment, cursor) in (0u32..).zip(&mut cursors).filter(|(_, cursor)| cursor.count % stride != 0) {
-            self.walk_row(segment, cursor, steps, &mut pending, stride)?;
+        for cursor in cursors.iter_mut().filter(|cursor| cursor.count % stride != 0) {
+            self.walk_row(cursor, steps, &mut pending, stride)?;
         }
         self.walk_rows(&mut cursors, steps, &mut pending, stride)?;
         Ok(Rows::new(cursors.map(|cursor| cursor.count), stride))
@@ -63,6 +64,7 @@ impl<'a> Pass<'_, '_, 'a> {
         pending: &mut Pending,
         stride: u32,
     ) -> Result<(), BtfError> {
+        let mut len = Len::NONE;
         // A constant byte order lets the compiler leave the swap out.
         let [one, two, three] = cursors.map(|cursor| (cursor.words, Endian::host()));
         let mut count = 0u32;
@@ -77,25 +79,22 @@ impl<'a> Pass<'_, '_, 'a> {
                 if count == row_end {
                     break 0;
                 }
-                if pending.step(one, &mut first, count, steps).is_none() {
-                    break 0;
-                }
-                if pending.step(two, &mut second, count | (1 << SEGMENT_SHIFT), steps).is_none() {
-                    break 1;
-                }
-                if pending.step(three, &mut third, count | (2 << SEGMENT_SHIFT), steps).is_none() {
-                    break 2;
-                }
+                let Some(more) = pending.step(one, &mut first, count, steps, len) else { break 0 };
+                len = more;
+                let Some(more) = pending.step(two, &mut second, count, steps, len) else { break 1 };
+                len = more;
+                let Some(more) = pending.step(three, &mut third, count, steps, len) else { break 2 };
+                len = more;
                 count = count.wrapping_add(1);
-                if pending.is_full() {
-                    self.look_at(pending)?;
+                if len.is_full() {
+                    len = self.look_at(pending, len)?;
                 }
             };
             for (number, (cursor, info_at)) in cursors.iter_mut().zip([first, second, third]).enumerate() {
                 (cursor.info_at, cursor.count) = (info_at, count.wrapping_add(u32::from(number < ahead)));
             }
             if count != row_end || cursors.iter().any(Cursor::is_done) {
-                return Ok(());
+                return self.look_at(pending, len).map(|_| ());
             }
         }
     }

@@ -4,16 +4,16 @@ use super::super::info::Info;
 use super::super::rows::CURSORS;
 use crate::bytes::Endian;
 
-/// What the walk does with a type of one kind: its words, once and for each item, and whether to look closer.
+/// What the walk does with a type of one kind: its words, once and for each item, and whether to look closer (1 or 0).
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub(super) once: u32,
     pub(super) each: u8,
-    pub(super) look: bool,
+    pub(super) look: u8,
 }
 
 /// Of a kind that nobody knows the length of: longer than any section, yet a sum of such stays below 2^32.
-pub(super) const UNKNOWN_STEP: Step = Step { once: 1 << 30, each: 0, look: false };
+pub(super) const UNKNOWN_STEP: Step = Step { once: 1 << 30, each: 0, look: 0 };
 
 /// The step of each kind, by the upper byte of the info word. Bit 7 of that is `kind_flag`, which changes nothing.
 pub(super) type Steps = [Step; 256];
@@ -49,36 +49,42 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Types to look closer at.
+/// Types to look closer at, in the order of the walk.
 ///
 /// Names lie all over the string section, most in no cache. One by itself would make the walk wait; the first bytes of
-/// many are fetched together.
+/// many are fetched together. And every type is noted, but the next one is noted in its place unless it is to be looked
+/// at: no processor could predict which those are.
 pub(super) struct Pending {
     /// Where their info words are.
-    pub(super) info_at: [u32; PENDING],
-    /// Segment and number, as in an answer.
-    pub(super) numbers: [u32; PENDING],
-    pub(super) kinds: [u8; PENDING],
-    /// How many there are.
-    pub(super) len: usize,
+    pub(super) info_at: [u32; 256],
+    /// Their numbers in their segments.
+    pub(super) numbers: [u32; 256],
 }
 
 /// How many types may be pending: one bit each of a word.
-const PENDING: usize = 64;
+const MOST_PENDING: u8 = 64;
 
-impl Pending {
-    pub(super) const fn new() -> Self {
-        Self { info_at: [0; PENDING], numbers: [0; PENDING], kinds: [0; PENDING], len: 0 }
-    }
+/// How many types are pending. A byte needs no check as an index.
+#[derive(Clone, Copy)]
+pub(super) struct Len(pub(super) u8);
+
+impl Len {
+    pub(super) const NONE: Self = Self(0);
 
     /// Whether there may be no room for a type of each segment.
     #[inline(always)]
-    pub(super) fn is_full(&self) -> bool {
-        self.len > PENDING - CURSORS
+    pub(super) fn is_full(self) -> bool {
+        self.0 > MOST_PENDING - CURSORS as u8
+    }
+}
+
+impl Pending {
+    pub(super) const fn new() -> Self {
+        Self { info_at: [0; 256], numbers: [0; 256] }
     }
 
-    /// Walks over one type, whose segment and number are `number`: finds out how long it is and whether to look closer,
-    /// and no more. There must be room. Gives `None` at the end of the words.
+    /// Walks over one type, which has this number in its segment: finds out how long it is and whether to look closer, and
+    /// no more. Takes how many types are pending, and gives how many are then; `None` at the end of the words.
     #[inline(always)]
     pub(super) fn step(
         &mut self,
@@ -86,19 +92,16 @@ impl Pending {
         info_at: &mut usize,
         number: u32,
         steps: &Steps,
-    ) -> Option<()> {
+        len: Len,
+    ) -> Option<Len> {
         let info = endian.word(*words.get(*info_at)?);
         let step = steps.get((info >> 24) as usize)?;
-        if step.look {
-            let place = self.len % PENDING;
-            let places = (self.info_at.get_mut(place), self.numbers.get_mut(place), self.kinds.get_mut(place));
-            if let (Some(at), Some(its_number), Some(kind)) = places {
-                (*at, *its_number, *kind) = (*info_at as u32, number, Info(info).kind_number());
-            }
-            self.len = place.wrapping_add(1);
+        let place = usize::from(len.0);
+        if let (Some(its_info), Some(its_number)) = (self.info_at.get_mut(place), self.numbers.get_mut(place)) {
+            (*its_info, *its_number) = (*info_at as u32, number);
         }
         let items = usize::from(step.each).wrapping_mul(Info(info).vlen() as usize);
         *info_at = info_at.wrapping_add(step.once as usize).wrapping_add(items);
-        Some(())
+        Some(Len(len.0.wrapping_add(step.look)))
     }
 }
