@@ -3,10 +3,9 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::arena::{Arena, Part};
-use crate::btf::{Kind, TypeId};
 use crate::insn::{INSN_SIZE, Insn, pseudo};
 use crate::limits::MAX_PROGRAM_INSNS;
-use crate::object::CodeSection;
+use crate::object::{CodeSection, exception_callback};
 
 use super::{Code, LinkCause, LinkError, Linker};
 
@@ -74,24 +73,13 @@ impl<'l> Linker<'l> {
         Ok((placements.finish().map_err(arena)?, has_calls))
     }
 
-    /// The function that a declaration tag `exception_callback:NAME` on the program names (libbpf:
-    /// `bpf_prog_assign_exc_cb`). Two such tags on one program are the verifier's to refuse.
+    /// What handles the exceptions of a program, if a declaration tag says so.
     pub(super) fn exception_callback(&self, main: &Code<'l>) -> Result<Option<usize>, LinkError> {
-        // What throws is an extern, so most objects need not be looked through.
-        let Some(btf) = self.object.btf().filter(|_| !self.declared.externs.is_empty()) else { return Ok(None) };
-        let types = || btf.iter().map_while(Result::ok);
-        let is_main = |id: TypeId| {
-            types().find(|ty| ty.id() == id).is_some_and(|ty| {
-                ty.kind() == Kind::Func
-                    && btf.own_string(ty.name_off()) == Some(self.object.symbol_name(main.function.symbol()))
-            })
-        };
-        let mut names =
-            types().filter(|tag| tag.kind() == Kind::DeclTag && tag.component_idx() == -1).filter_map(|tag| {
-                let name = btf.own_string(tag.name_off())?.strip_prefix(b"exception_callback:")?;
-                is_main(tag.type_id()).then_some(name)
-            });
-        let (Some(name), None) = (names.next(), names.next()) else { return Ok(None) };
+        if !self.declared.has_exception_callbacks {
+            return Ok(None);
+        }
+        let name = exception_callback(self.object, Some(self.object.symbol_name(main.function.symbol())));
+        let Some(name) = name else { return Ok(None) };
         let found = self
             .declared
             .functions

@@ -26,7 +26,7 @@ pub use variables::Variable;
 
 use crate::arena::{Arena, Part};
 use crate::btf::ext::BtfExt;
-use crate::btf::{Btf, Types};
+use crate::btf::{Btf, Kind, Types};
 use crate::bytes::Endian;
 use elf::Elf;
 
@@ -156,6 +156,8 @@ pub struct Declared<'buf> {
     pub(crate) functions: &'buf [Function],
     pub(crate) maps: &'buf [Map],
     pub(crate) externs: &'buf [Extern],
+    /// Whether some function is named as what handles a program's exceptions, so that programs must look for theirs.
+    pub(crate) has_exception_callbacks: bool,
 }
 
 impl<'buf> Declared<'buf> {
@@ -167,7 +169,9 @@ impl<'buf> Declared<'buf> {
         let (code, functions) = functions::read(object, arena)?;
         let externs = externs::read(object, local, arena)?;
         let maps = maps::read(object, local, externs, arena)?;
-        Ok(Self { code, functions, maps, externs })
+        // What throws is an extern, so most objects need not be looked through.
+        let has_exception_callbacks = !externs.is_empty() && exception_callback(object, None).is_some();
+        Ok(Self { code, functions, maps, externs, has_exception_callbacks })
     }
 
     /// The object's functions, by section and place: programs and subprograms.
@@ -215,4 +219,28 @@ impl<'buf> Declared<'buf> {
             (Part::Externs, size_of_val(self.externs)),
         ]
     }
+}
+
+/// The name in a declaration tag `exception_callback:NAME` on `function`, or on any where that is `None` (libbpf:
+/// `bpf_prog_assign_exc_cb`). Two such tags on one function count as none: they are the verifier's to refuse.
+#[inline(never)]
+pub(crate) fn exception_callback<'o>(object: &Object<'o>, function: Option<&[u8]>) -> Option<&'o [u8]> {
+    let btf = object.btf()?;
+    let mut found = None;
+    for tag in btf.iter().map_while(Result::ok) {
+        if tag.kind() != Kind::DeclTag || tag.component_idx() != -1 {
+            continue;
+        }
+        let name = btf.own_string(tag.name_off()).and_then(|name| name.strip_prefix(b"exception_callback:"));
+        let Some(name) = name else { continue };
+        let Some(function) = function else { return Some(name) };
+        let tagged = btf.iter().map_while(Result::ok).find(|ty| ty.id() == tag.type_id());
+        if tagged.is_some_and(|ty| ty.kind() == Kind::Func && btf.own_string(ty.name_off()) == Some(function)) {
+            if found.is_some() {
+                return None;
+            }
+            found = Some(name);
+        }
+    }
+    found
 }
