@@ -6,11 +6,15 @@
 #   run       runs `corelo run --for 5 --json` while processes start and end, and looks for their events;
 #   probes    attaches the 30 kprobes of an object and finds in its map what they wrote: the init's mount namespace;
 #   hooks     amd64: fentry, fexit, fmod_ret, LSM, kprobe, kretprobe and tracepoint programs, each with a count above 0;
-#   load      runs `corelo load` on the object of 30 programs (exit 0), the kernel's BTF read or mapped whole;
-#   stream    the same with the BTF read piece by piece;
+#   syscalls  amd64, arm64: a system call by its own name, on entry and return, and LINUX_HAS_SYSCALL_WRAPPER;
+#   patterns  amd64-7.2: kprobe.multi, kretprobe.multi and kprobe.session programs, by pattern and by name;
+#   load      runs `corelo load` on the object of 30 programs (exit 0): the kernel's BTF is mapped from Linux 6.16 on, and read
+#             piece by piece before;
+#   stream    the same with --stream: piece by piece on every kernel;
+#   read      the same with --read: the whole in memory where it cannot be mapped;
 #   no-btf    where the kernel has no BTF: `corelo run` without --btf says so in one line and exits 1;
 #   memory    32-bit ARM: the smallest memory of 48 to 128 MiB that the kernel boots in, and the monitor runs in that.
-# A kernel without BTF is given the minimal BTF that `corelo min-btf` makes on the host (`load` and `stream`: the whole).
+# A kernel without BTF is given the minimal BTF that `corelo min-btf` makes on the host (`load`, `stream` and `read`: the whole).
 # Every check prints its figures. The last line is `N passed, N failed, N skipped`; exit 0 when none failed.
 #
 #     targets/ci-qemu.sh [KERNEL]...        default: armhf-6.1 arm64-6.1 amd64-5.10 amd64-7.2
@@ -119,7 +123,7 @@ minimal_btf() {
 }
 
 check_kernel() {
-    local kernel=$1 arch log program object name btf='' options='' whole='' arguments=() count=1 endian=el hooks='' no_btf=''
+    local kernel=$1 arch log program object name btf='' options='' whole='' arguments=() count=1 endian=el hooks='' no_btf='' syscalls='' patterns=''
     arch=$(kernel_arch "$kernel")
     log=$logs/$kernel.log
     [ "$arch" = s390x ] && endian=eb
@@ -156,13 +160,24 @@ check_kernel() {
     arguments+=(--file "$program:/corelo" --file "$object:$name" --do info)
     arguments+=(--bg "/corelo run --for 5 --json$options" --do exec-until-done)
     arguments+=(--bg "/corelo run $name --for 3 --json --dump seen$options" --do exec-until-done)
-    arguments+=(--run "/corelo load $name$whole" --run "/corelo load $name --stream$whole")
-    count=4
+    arguments+=(--run "/corelo load $name$whole" --run "/corelo load $name --stream$whole" --run "/corelo load $name --read$whole")
+    count=5
     if [ "$arch" = amd64 ]; then
         # The BPF LSM runs only where the list of LSMs names it.
         arguments+=(--file "$fixtures/obj_trampolines-el.o:/obj_trampolines-el.o" --append "lsm=lockdown,bpf")
         arguments+=(--bg "/corelo run /obj_trampolines-el.o --for 2 --json --dump hits" --do exec-until-done)
         count=$((count + 1)) hooks=$count
+    fi
+    if [ "$arch" = amd64 ] || [ "$arch" = arm64 ]; then
+        arguments+=(--file "$fixtures/obj_ksyscall-el.o:/obj_ksyscall-el.o")
+        arguments+=(--bg "/corelo run /obj_ksyscall-el.o --for 2 --json --dump hits" --do exec-until-done)
+        count=$((count + 1)) syscalls=$count
+    fi
+    # Sessions need Linux 6.10, and CONFIG_FPROBE, which Debian's 6.1 was built without.
+    if [ "$kernel" = amd64-7.2 ]; then
+        arguments+=(--file "$fixtures/obj_kprobe_multi-el.o:/obj_kprobe_multi-el.o")
+        arguments+=(--bg "/corelo run /obj_kprobe_multi-el.o --for 2 --json --dump hits" --do exec-until-done)
+        count=$((count + 1)) patterns=$count
     fi
     [ -n "$btf" ] && arguments+=(--run "/corelo run --for 1") && count=$((count + 1)) && no_btf=$count
     "$here/boot.sh" "$kernel" "${arguments[@]}" --timeout "${CORELO_QEMU_TIMEOUT:-240}" >"$log" 2>&1
@@ -178,15 +193,22 @@ check_kernel() {
 
     check_run "$kernel" "$log" "release=$release program_bytes=$(stat -L -c %s "$program") boot_ms=$boot"
     check_probes "$kernel" "$log"
-    local code line said
-    for number in 3 4; do
+    local code line said sources=(streamed streamed read) checks=(load stream read) wanted source
+    [ "$(printf '%s\n' 6.16 "$release" | sort -V | head -n 1)" = 6.16 ] && sources=(mmap streamed mmap)
+    [ -z "$btf" ] || sources=(file streamed file)
+    for number in 3 4 5; do
         code=$(command_figure "$number" exit "$log")
-        line="$kernel $([ "$number" = 3 ] && echo load || echo stream) $(basename "$object"): exit=$code"
+        wanted=${sources[number - 3]}
+        source=$(sed -n 's/.*kernel BTF: \([^;]*\);.*/\1/p' "$log.$number" | tail -n 1)
+        line="$kernel ${checks[number - 3]} $(basename "$object"): exit=$code btf_source=${source:-none} wanted=$wanted"
         line+=" ms=$(command_figure "$number" ms "$log") rss_kib=$(command_figure "$number" rss_kib "$log")"
-        line+=" $(grep -o 'kernel BTF: .*' "$log.$number" | tail -n 1)"
-        if [ "$code" = 0 ]; then pass "$line"; else fail "$line" && tail_of "$log.$number"; fi
+        line+=" $(grep -o 'arena: .*' "$log.$number" | tail -n 1)"
+        if [ "$code" = 0 ] && [ "$source" = "$wanted" ]; then pass "$line"; else fail "$line" && tail_of "$log.$number"; fi
     done
-    [ -z "$hooks" ] || check_hooks "$kernel" "$log" "$hooks"
+    [ -z "$hooks" ] || check_hits "$kernel" "$log" "$hooks" hooks \
+        fentry fexit fexit_returned_0 fmod_ret lsm kprobe kretprobe tracepoint
+    [ -z "$syscalls" ] || check_hits "$kernel" "$log" "$syscalls" syscalls ksyscall kretsyscall has_wrapper
+    [ -z "$patterns" ] || check_hits "$kernel" "$log" "$patterns" patterns by_pattern by_name on_return by_session by_many
     [ -n "$no_btf" ] || return 0
     code=$(command_figure "$no_btf" exit "$log")
     said=$(grep -v -E '^CORELO-|^\[ *[0-9]+\.[0-9]+\]' "$log.$no_btf")
@@ -234,17 +256,19 @@ check_probes() {
     fi
 }
 
-check_hooks() {
-    local kernel=$1 log=$2 said=$2.$3 code line index=0 hook hits none=''
-    code=$(command_figure "$3" exit "$log")
-    line="$kernel hooks: exit=$code $(figures "$said")"
-    for hook in fentry fexit fexit_returned_0 fmod_ret lsm kprobe kretprobe tracepoint; do
+# check_hits KERNEL LOG NUMBER CHECK NAME...: each element of the array `hits` is above 0.
+check_hits() {
+    local kernel=$1 log=$2 number=$3 said=$2.$3 code line index=0 hook hits none=''
+    code=$(command_figure "$number" exit "$log")
+    line="$kernel $4: exit=$code $(figures "$said")"
+    shift 4
+    for hook; do
         hits=$(hits_of "$index" "$said")
         index=$((index + 1))
         line+="$hook=$hits "
         [ "$hits" -gt 0 ] || none+=" $hook"
     done
-    line+="rss_kib=$(command_figure "$3" rss_kib "$log")"
+    line+="rss_kib=$(command_figure "$number" rss_kib "$log")"
     if [ "$code" = 0 ] && [ -z "$none" ]; then
         pass "$line"
     else

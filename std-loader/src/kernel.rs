@@ -1,9 +1,10 @@
 //! Where the kernel's BTF comes from.
 //!
 //! Linux 6.16 and newer let /sys/kernel/btf/vmlinux be mapped: not a byte is copied. Older ones refuse in different ways
-//! (ENODEV, EINVAL, EPERM), and the file is read into one private mapping, which counts as memory but is no heap. A
-//! kernel without that file may have its image with a `.BTF` section on disk, in the places that libbpf looks at. Module
-//! BTF lies beside vmlinux's; each is opened on its own and dropped before the next.
+//! (ENODEV, EINVAL, EPERM): there [`KernelBtf`] reads the file into one private mapping, which counts as memory but is
+//! no heap, and [`LeanBtf`] leaves it where it is, to be read piece by piece. A kernel without that file may have its
+//! image with a `.BTF` section on disk, in the places that libbpf looks at. Module BTF lies beside vmlinux's; each is
+//! opened on its own and dropped before the next.
 
 use core::fmt;
 use core::ops::{ControlFlow, Deref};
@@ -124,7 +125,33 @@ const IMAGES: [(&str, &str); 7] = [
     ("/usr/lib/debug/lib/modules/", "/vmlinux"),
 ];
 
+const VMLINUX: &CStr = c"/sys/kernel/btf/vmlinux";
+
 const MAX_BYTES: usize = 256 << 20;
+
+/// What `open` makes of the first image of the running kernel that has BTF.
+fn from_images<T>(open: impl Fn(&CStr) -> Result<T, KernelBtfError>) -> Result<T, KernelBtfError> {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_str().unwrap_or_default();
+    for (before, after) in IMAGES {
+        let path = match after.split_once("{}") {
+            Some((after, _)) => CPath::format(format_args!("{before}{release}{after}{release}")),
+            None => CPath::format(format_args!("{before}{release}{after}")),
+        };
+        let Ok(path) = path else { continue };
+        // As libbpf: an image without BTF (or that we may not read) is not the last word, the next place may have it.
+        if let Ok(found) = open(path.as_c_str()) {
+            return Ok(found);
+        }
+    }
+    Err(KernelBtfError::Missing)
+}
+
+/// The size that the file system tells, in bytes; 0 where it does not.
+fn stated_size(fd: &OwnedFd) -> usize {
+    let size = rustix::fs::fstat(fd).map_or(0, |stat| stat.st_size);
+    usize::try_from(size).unwrap_or(0)
+}
 
 impl KernelBtf {
     /// The running kernel's BTF: sysfs, else an image of this release on disk.
@@ -132,24 +159,10 @@ impl KernelBtf {
     /// # Errors
     /// [`KernelBtfError::Missing`] where no place has it; otherwise what went wrong with the first that does.
     pub fn open() -> Result<KernelBtf, KernelBtfError> {
-        match KernelBtf::from_sysfs(c"/sys/kernel/btf/vmlinux") {
-            Err(KernelBtfError::Open(Errno::ENOENT)) => {}
-            result => return result,
+        match KernelBtf::from_sysfs(VMLINUX) {
+            Err(KernelBtfError::Open(Errno::ENOENT)) => from_images(KernelBtf::from_c_path),
+            result => result,
         }
-        let uname = rustix::system::uname();
-        let release = uname.release().to_str().unwrap_or_default();
-        for (before, after) in IMAGES {
-            let path = match after.split_once("{}") {
-                Some((after, _)) => CPath::format(format_args!("{before}{release}{after}{release}")),
-                None => CPath::format(format_args!("{before}{release}{after}")),
-            };
-            let Ok(path) = path else { continue };
-            // As libbpf: an image without BTF (or that we may not read) is not the last word, the next place may have it.
-            if let Ok(found) = KernelBtf::from_c_path(path.as_c_str()) {
-                return Ok(found);
-            }
-        }
-        Err(KernelBtfError::Missing)
     }
 
     /// A loaded module's BTF, which is split on vmlinux's.
@@ -185,15 +198,20 @@ impl KernelBtf {
 
     fn from_sysfs(path: &CStr) -> Result<KernelBtf, KernelBtfError> {
         let fd = files::open(path, OFlags::RDONLY).map_err(KernelBtfError::Open)?;
-        let size = rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_size);
-        let size = usize::try_from(size).unwrap_or(0);
-        if size > 0 && size <= MAX_BYTES {
-            // Any refusal is answered by reading: kernels disagree on the number.
-            if let Ok(map) = SysfsMap::new(fd.as_fd(), size) {
-                return Ok(KernelBtf { bytes: Bytes::Mapped(map), source: Source::Mmap });
-            }
+        match KernelBtf::mapped(&fd) {
+            Some(mapped) => Ok(mapped),
+            None => read_all(&fd, stated_size(&fd), Source::Read),
         }
-        read_all(&fd, size, Source::Read)
+    }
+
+    /// A file of sysfs in its own pages; `None` where the kernel refuses that, with whatever number: they disagree on it.
+    fn mapped(fd: &OwnedFd) -> Option<KernelBtf> {
+        let size = stated_size(fd);
+        if size == 0 || size > MAX_BYTES {
+            return None;
+        }
+        let map = SysfsMap::new(fd.as_fd(), size).ok()?;
+        Some(KernelBtf { bytes: Bytes::Mapped(map), source: Source::Mmap })
     }
 
     fn from_c_path(path: &CStr) -> Result<KernelBtf, KernelBtfError> {
@@ -201,10 +219,7 @@ impl KernelBtf {
         let mut start = [0; 64];
         let len = files::read_at(&fd, &mut start, 0).map_err(KernelBtfError::Read)?;
         match &start[..len] {
-            [0x9f, 0xeb, ..] | [0xeb, 0x9f, ..] => {
-                let size = rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_size);
-                read_all(&fd, usize::try_from(size).unwrap_or(0), Source::File)
-            }
+            [0x9f, 0xeb, ..] | [0xeb, 0x9f, ..] => read_all(&fd, stated_size(&fd), Source::File),
             [0x7f, b'E', b'L', b'F', ..] => read_section(&fd, &start[..len]),
             _ => Err(KernelBtfError::NotBtf),
         }
@@ -296,13 +311,13 @@ pub struct StreamedBtf {
 }
 
 impl StreamedBtf {
-    /// That of the running kernel, from sysfs.
+    /// That of the running kernel: sysfs, else an image of this release on disk.
     ///
     /// # Errors
     /// [`KernelBtfError::Missing`], [`KernelBtfError::Open`]
     pub fn open() -> Result<StreamedBtf, KernelBtfError> {
-        match files::open(c"/sys/kernel/btf/vmlinux", OFlags::RDONLY) {
-            Err(Errno::ENOENT) => Err(KernelBtfError::Missing),
+        match files::open(VMLINUX, OFlags::RDONLY) {
+            Err(Errno::ENOENT) => from_images(StreamedBtf::from_c_path),
             Err(errno) => Err(KernelBtfError::Open(errno)),
             Ok(fd) => Ok(StreamedBtf::whole(fd)),
         }
@@ -314,7 +329,11 @@ impl StreamedBtf {
     /// All but [`KernelBtfError::Missing`] and [`KernelBtfError::Memory`].
     pub fn from_file(path: &Path) -> Result<StreamedBtf, KernelBtfError> {
         let path = CPath::new(path).map_err(KernelBtfError::Open)?;
-        let fd = files::open(path.as_c_str(), OFlags::RDONLY).map_err(KernelBtfError::Open)?;
+        StreamedBtf::from_c_path(path.as_c_str())
+    }
+
+    fn from_c_path(path: &CStr) -> Result<StreamedBtf, KernelBtfError> {
+        let fd = files::open(path, OFlags::RDONLY).map_err(KernelBtfError::Open)?;
         let mut start = [0; 64];
         let len = files::read_at(&fd, &mut start, 0).map_err(KernelBtfError::Read)?;
         match &start[..len] {
@@ -328,10 +347,12 @@ impl StreamedBtf {
     }
 
     fn whole(fd: OwnedFd) -> StreamedBtf {
-        let size = rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_size);
         // A size that is not told is no limit: the file's end is.
-        let len = u64::try_from(size).ok().filter(|&size| size > 0).unwrap_or(MAX_BYTES as u64);
-        StreamedBtf { fd, start: 0, len }
+        let len = match stated_size(&fd) {
+            0 => MAX_BYTES,
+            size => size,
+        };
+        StreamedBtf { fd, start: 0, len: len as u64 }
     }
 }
 
@@ -349,29 +370,34 @@ impl tailor::Source for StreamedBtf {
     }
 }
 
-/// The running kernel's BTF, in whatever way takes no memory.
+/// The running kernel's BTF, in the way that takes the least memory.
 #[derive(Debug)]
 pub enum LeanBtf {
-    /// Mapped: Linux 6.16 and newer.
-    Mapped(KernelBtf),
-    /// To be read piece by piece.
+    /// Mapped (Linux 6.16 and newer), or of a kernel image on disk where sysfs has none.
+    Whole(KernelBtf),
+    /// To be read piece by piece: the kernel refuses to map it.
     Streamed(StreamedBtf),
 }
 
 impl LeanBtf {
-    /// Maps what sysfs has, or where the kernel refuses that, opens it for reading.
+    /// Maps what sysfs has, or where the kernel refuses that, opens it for reading; an image of this release on disk is
+    /// the last resort.
     ///
     /// # Errors
-    /// [`KernelBtfError::Missing`], [`KernelBtfError::Open`]
+    /// As [`KernelBtf::open`].
     pub fn open() -> Result<LeanBtf, KernelBtfError> {
-        let streamed = StreamedBtf::open()?;
-        let size = usize::try_from(streamed.len).unwrap_or(0);
-        match SysfsMap::new(streamed.fd.as_fd(), size) {
-            Ok(map) if size < MAX_BYTES => {
-                Ok(LeanBtf::Mapped(KernelBtf { bytes: Bytes::Mapped(map), source: Source::Mmap }))
-            }
-            _ => Ok(LeanBtf::Streamed(streamed)),
+        match LeanBtf::from_sysfs(VMLINUX) {
+            Err(KernelBtfError::Open(Errno::ENOENT)) => from_images(KernelBtf::from_c_path).map(LeanBtf::Whole),
+            result => result,
         }
+    }
+
+    fn from_sysfs(path: &CStr) -> Result<LeanBtf, KernelBtfError> {
+        let fd = files::open(path, OFlags::RDONLY).map_err(KernelBtfError::Open)?;
+        Ok(match KernelBtf::mapped(&fd) {
+            Some(mapped) => LeanBtf::Whole(mapped),
+            None => LeanBtf::Streamed(StreamedBtf::whole(fd)),
+        })
     }
 }
 
@@ -568,8 +594,7 @@ mod tests {
 
     #[test]
     fn case_22_mapped_and_read_agree() {
-        let path = c"/sys/kernel/btf/vmlinux";
-        let Ok(fd) = files::open(path, OFlags::RDONLY) else {
+        let Ok(fd) = files::open(VMLINUX, OFlags::RDONLY) else {
             let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|v| v == "1");
             assert!(!required, "CORELO_REQUIRE_KERNEL=1 and no BTF");
             println!("skipped: this kernel has no /sys/kernel/btf/vmlinux");
@@ -579,5 +604,40 @@ mod tests {
         let open = KernelBtf::open().unwrap();
         assert_eq!(&read[..2], 0xeb9fu16.to_ne_bytes());
         assert!(read[..] == open[..], "the two sources differ");
+        match LeanBtf::open().unwrap() {
+            LeanBtf::Whole(whole) => assert!(whole.source() == Source::Mmap && whole[..] == read[..]),
+            LeanBtf::Streamed(streamed) => assert!(open.source() == Source::Read && bytes_of(streamed) == read[..]),
+        }
+        assert!(bytes_of(StreamedBtf::open().unwrap()) == read[..], "the stream differs");
+    }
+
+    fn bytes_of(mut streamed: StreamedBtf) -> Vec<u8> {
+        use tailor::Source as _;
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 5000]);
+        loop {
+            match streamed.read_at(bytes.len() as u64, &mut buffer).unwrap() {
+                0 => return bytes,
+                len => bytes.extend(&buffer[..len]),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_refused_to_be_mapped_is_streamed_by_the_lean_and_read_by_the_other() {
+        // A file of sysfs has a size of one page and attributes that no kernel maps; one of procfs tells no size.
+        for path in [c"/sys/kernel/fscaps", c"/proc/version"] {
+            let Ok(wanted) = std::fs::read(path.to_str().unwrap()) else {
+                println!("skipped: this kernel has no {path:?}");
+                continue;
+            };
+            let LeanBtf::Streamed(streamed) = LeanBtf::from_sysfs(path).unwrap() else {
+                panic!("{path:?} was mapped");
+            };
+            assert_eq!(bytes_of(streamed), wanted, "{path:?}");
+            let read = KernelBtf::from_sysfs(path).unwrap();
+            assert_eq!((&read[..], read.source()), (&wanted[..], Source::Read), "{path:?}");
+        }
+        let missing = LeanBtf::from_sysfs(c"/sys/kernel/btf/no_such_module").err();
+        assert_eq!(missing, Some(KernelBtfError::Open(Errno::ENOENT)));
     }
 }

@@ -54,8 +54,10 @@ pub(crate) struct Options {
     pub(crate) dump: Vec<String>,
     /// Further OBJECTs of `min-btf`.
     pub(crate) more_files: Vec<PathBuf>,
-    /// Whether the kernel's BTF is read piece by piece.
+    /// Whether the kernel's BTF is read piece by piece even where it can be mapped.
     pub(crate) stream: bool,
+    /// Whether it is read whole, not piece by piece, where it cannot be mapped.
+    pub(crate) read: bool,
     /// Bytes of the window.
     pub(crate) window: Option<usize>,
 }
@@ -104,18 +106,22 @@ const COMMON_HELP: &str = "
   --module-btf NAME=FILE  BTF of a module, split on that of the kernel; may be repeated
   --arena BYTES           size of the arena (default: grown until it fits)";
 
+const STREAM_HELP: &str = "
+  --stream                read the kernel's BTF piece by piece, also where it can be mapped (default: only where it cannot)
+  --window BYTES          with --stream, so much of it at a time (default: 16384)
+  --read                  read the kernel's BTF whole into memory where it cannot be mapped: faster, 3 to 6 MB";
+
 impl Command {
     fn usage(self) -> String {
         let (usage, options) = match self {
             Self::Run => (
                 "corelo run [OBJECT] [--btf FILE] [--for SECONDS] [--json] [--record STRUCT] [--dump MAP]... [--skip PROGRAM]...
+       [--stream [--window BYTES] | --read]
 
 Loads OBJECT, attaches every program and prints the records of each ring buffer until Ctrl-C, then a summary.
 Without OBJECT, prints every exec and exit of a process. Needs root or CAP_BPF and CAP_PERFMON.",
                 "
   --for SECONDS           end after so many seconds
-  --stream                read the kernel's BTF piece by piece, instead of having it mapped or in memory
-  --window BYTES          so much of it at a time (default: 16384)
   --json                  one JSON object a line
   --record STRUCT         print records field by field, as this struct of the object has them
   --dump MAP              at the end print each entry of this map, key and value in hex (with --json
@@ -123,17 +129,15 @@ Without OBJECT, prints every exec and exit of a process. Needs root or CAP_BPF a
   --skip PROGRAM          leave this program out; may be repeated",
             ),
             Self::Load => (
-                "corelo load OBJECT [--btf FILE] [--skip PROGRAM]... [--json]
+                "corelo load OBJECT [--btf FILE] [--skip PROGRAM]... [--json] [--stream [--window BYTES] | --read]
 
 Creates the maps and loads the programs without attaching them, prints what the kernel made of them, and lets go.",
                 "
   --skip PROGRAM          leave this program out; may be repeated
-  --stream                read the kernel's BTF piece by piece, instead of having it mapped or in memory
-  --window BYTES          so much of it at a time (default: 16384)
   --json                  one JSON object",
             ),
             Self::Relocs => (
-                "corelo relocs OBJECT [--btf FILE] [--json]
+                "corelo relocs OBJECT [--btf FILE] [--json] [--stream [--window BYTES] | --read]
 
 Shows every CO-RE relocation. Needs no privileges.",
                 "
@@ -141,7 +145,7 @@ Shows every CO-RE relocation. Needs no privileges.",
                           (patched, poisoned, failed), local_value, target_value, insn (hex), error",
             ),
             Self::Insns => (
-                "corelo insns OBJECT [--btf FILE] --out DIR
+                "corelo insns OBJECT [--btf FILE] --out DIR [--stream [--window BYTES] | --read]
 
 Writes the final instructions of each program to DIR/PROGRAM.insns, 8 bytes each in the object's byte order, its
 subprograms after it. Needs no privileges.",
@@ -149,11 +153,13 @@ subprograms after it. Needs no privileges.",
   --out DIR               the directory, made if it is not there",
             ),
             Self::Budget => (
-                "corelo budget OBJECT [--btf FILE] [--json] [--emit rust]
+                "corelo budget OBJECT [--btf FILE] [--json] [--emit rust] [--stream [--window BYTES]]
 
 Says how many bytes of arena preparing and loading the object need: with so many it works, with one less it does not.
-Needs no privileges.",
+That is with the kernel's BTF mapped or in memory; with --stream, when it is read piece by piece. Needs no privileges.",
                 "
+  --stream                the bytes that it takes with --stream: the window is part of the arena
+  --window BYTES          with --stream, so large a window (default: 16384)
   --json                  {\"arena_bytes\":N,\"parts\":{NAME:BYTES}}
   --emit rust             a constant for Rust source",
             ),
@@ -190,7 +196,8 @@ Prints the types of a BTF file that have this name.",
         } else {
             COMMON_HELP
         };
-        format!("usage: {usage}\n\noptions:{options}{common}")
+        let stream = if self.takes("read") { STREAM_HELP } else { "" };
+        format!("usage: {usage}\n\noptions:{options}{stream}{common}")
     }
 
     fn takes(self, option: &str) -> bool {
@@ -199,7 +206,8 @@ Prints the types of a BTF file that have this name.",
             "btf" => !matches!(self, Self::BtfDump | Self::BtfFind),
             "module-btf" => !matches!(self, Self::BtfDump | Self::BtfFind | Self::MinBtf),
             "base" => matches!(self, Self::BtfDump | Self::BtfFind | Self::MinBtf),
-            "stream" | "window" => matches!(self, Self::Run | Self::Load | Self::Relocs | Self::Insns),
+            "read" => matches!(self, Self::Run | Self::Load | Self::Relocs | Self::Insns),
+            "stream" | "window" => self.takes("read") || self == Self::Budget,
             "json" => matches!(self, Self::Run | Self::Load | Self::Relocs | Self::Budget),
             "out" => matches!(self, Self::Insns | Self::MinBtf),
             "emit" => self == Self::Budget,
@@ -271,6 +279,7 @@ fn read_options(command: Command, parser: &mut Parser) -> Result<Request, Troubl
             Arg::Long("btf") => options.btf = Some(parser.value()?.into()),
             Arg::Long("base") => options.base = Some(parser.value()?.into()),
             Arg::Long("stream") => options.stream = true,
+            Arg::Long("read") => options.read = true,
             Arg::Long("window") => options.window = Some(parser.value()?.parse()?),
             Arg::Short('o') if command.takes("out") => options.out = Some(parser.value()?.into()),
             Arg::Long("out") => options.out = Some(parser.value()?.into()),
@@ -308,14 +317,17 @@ fn read_options(command: Command, parser: &mut Parser) -> Result<Request, Troubl
             other => return Err(other.unexpected().into()),
         }
     }
+    if options.stream && options.read {
+        return Err(Trouble::Text("--stream and --read exclude each other".into()));
+    }
     let missing = match command {
+        _ if options.window.is_some() && !options.stream => Some("--stream, without which --window means nothing,"),
         Command::Run => None,
         Command::BtfDump if !options.has_file => Some("FILE"),
         Command::BtfFind if !has_name => Some("FILE and NAME"),
         Command::Insns if options.out.is_none() => Some("--out DIR"),
         Command::MinBtf if options.out.is_none() => Some("-o OUT"),
         Command::MinBtf if options.btf.is_none() => Some("--btf FILE"),
-        _ if options.window.is_some() && !options.stream => Some("--stream, without which --window means nothing,"),
         _ if !options.has_file => Some("OBJECT"),
         _ => None,
     };
@@ -346,6 +358,12 @@ mod tests {
             "btf find f task_struct",
             "min-btf a b --btf f --base g -o h",
             "run x.o --stream --window 4096",
+            "run --read",
+            "load x.o --read --btf f",
+            "relocs x.o --read",
+            "insns x.o --out d --read",
+            "budget x.o --stream",
+            "budget x.o --stream --window 4096 --json",
             "run x.o --dump a --dump b --skip c",
         ] {
             assert!(matches!(words(line), Ok(Request::Run(..))), "{line}");
@@ -361,7 +379,14 @@ mod tests {
             "min-btf a -o f",
             "min-btf --btf f -o g",
             "load a --window 4096",
-            "budget a --stream",
+            "load a --window 4096 --read",
+            "run --window 4096",
+            "budget a --window 4096",
+            "budget a --read",
+            "load a --stream --read",
+            "run --read --stream --window 4096",
+            "min-btf a --btf f -o g --stream",
+            "btf dump f --read",
             "btf",
             "btf show f",
             "btf find f",

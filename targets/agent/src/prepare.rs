@@ -1,19 +1,20 @@
 //! Object and kernel BTF, brought together in an arena.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use corelo_core::arena::Arena;
+use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::{Btf, BtfError};
 use corelo_core::object::{Object, ObjectError};
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared, Searched};
 use corelo_core::tailor::{self, StreamError};
-use corelo_loader::kernel::{self, KernelBtf, KernelBtfError, StreamedBtf};
+use corelo_loader::kernel::{self, KernelBtf, KernelBtfError, LeanBtf, StreamedBtf};
 use corelo_loader::report::{NoKernelBtf, ObjectReport};
 
 use crate::args::Options;
+use crate::buffer::with_buffer;
 use crate::failure::Failure;
 
 /// Bytes of the window over a BTF that is read piece by piece, where the user does not say.
@@ -26,55 +27,141 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
 
 /// BTF of a file of the user's.
 pub(crate) fn read_btf(path: &Path) -> Result<KernelBtf, Failure> {
-    KernelBtf::from_file(path).map_err(|error| {
-        let text = match error {
-            KernelBtfError::Open(errno) | KernelBtfError::Read(errno) => format!("cannot read: {errno}"),
-            other => other.to_string(),
-        };
-        Failure::Input(format!("{}: {text}", path.display()))
-    })
+    KernelBtf::from_file(path).map_err(|error| unreadable(path, error))
+}
+
+fn unreadable(path: &Path, error: KernelBtfError) -> Failure {
+    let text = match error {
+        KernelBtfError::Open(errno) | KernelBtfError::Read(errno) => format!("cannot read: {errno}"),
+        other => other.to_string(),
+    };
+    Failure::Input(format!("{}: {text}", path.display()))
+}
+
+/// How the kernel's BTF is come by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Mapped, else piece by piece: the user leaves it to us. What piece by piece does not do is done with the whole.
+    Lean,
+    /// Piece by piece: the user wants it so.
+    Stream,
+    /// Mapped, else read into memory.
+    Whole,
 }
 
 /// Where the kernel's BTF comes from: opened when the first object asks for it, and kept for further tries.
 #[derive(Debug)]
 pub(crate) struct KernelSource<'o> {
     options: &'o Options,
-    vmlinux: OnceCell<KernelBtf>,
+    way: Cell<Way>,
+    whole: OnceCell<KernelBtf>,
+    is_streamed: Cell<bool>,
+    /// Bytes of arena that streaming took before it turned out that the whole is needed: with `--stream` they are part
+    /// of what the job takes.
+    given_up: Cell<usize>,
 }
 
 impl<'o> KernelSource<'o> {
     pub(crate) fn new(options: &'o Options) -> Self {
-        Self { options, vmlinux: OnceCell::new() }
+        let way = match options {
+            Options { stream: true, .. } => Way::Stream,
+            // A file of the user's is nothing that could be mapped.
+            Options { read: true, .. } | Options { btf: Some(_), .. } => Way::Whole,
+            _ => Way::Lean,
+        };
+        Self {
+            options,
+            way: Cell::new(way),
+            whole: OnceCell::new(),
+            is_streamed: Cell::new(false),
+            given_up: Cell::new(0),
+        }
     }
 
-    /// Whether it is read piece by piece.
-    fn is_streamed(&self) -> bool {
-        self.options.stream
+    /// The same, but streamed only where the user says so: a budget is not to depend on what this machine can map.
+    pub(crate) fn for_budget(options: &'o Options) -> Self {
+        let source = Self::new(options);
+        if source.way.get() == Way::Lean {
+            source.way.set(Way::Whole);
+        }
+        source
     }
 
     /// How it came into this process, in a word.
     pub(crate) fn name(&self) -> String {
-        if self.is_streamed() {
-            return "streamed".into();
+        match self.whole.get() {
+            Some(btf) => btf.source().to_string(),
+            None if self.is_streamed.get() => "streamed".into(),
+            None => "not needed".into(),
         }
-        self.vmlinux.get().map_or_else(|| "not needed".into(), |btf| btf.source().to_string())
     }
 
-    fn open(&self, object: &Object<'_>, plan: &Plan<'_>, file: &str) -> Result<&KernelBtf, Failure> {
-        if let Some(btf) = self.vmlinux.get() {
-            return Ok(btf);
+    fn open(&self, object: &Object<'_>, plan: &Plan<'_>, file: &str) -> Result<Opened<'_>, Failure> {
+        if let Some(btf) = self.whole.get() {
+            return Ok(Opened::Whole(btf));
         }
-        let btf = match &self.options.btf {
-            Some(path) => read_btf(path)?,
-            None => KernelBtf::open()
-                .map_err(|reason| Failure::Job(format!("{file}: {}", NoKernelBtf { object, plan, reason })))?,
+        let opened = match (&self.options.btf, self.way.get()) {
+            (Some(path), Way::Stream) => {
+                LeanBtf::Streamed(StreamedBtf::from_file(path).map_err(|error| unreadable(path, error))?)
+            }
+            (Some(path), _) => LeanBtf::Whole(read_btf(path)?),
+            (None, way) => match way {
+                Way::Lean => LeanBtf::open(),
+                Way::Stream => StreamedBtf::open().map(LeanBtf::Streamed),
+                Way::Whole => KernelBtf::open().map(LeanBtf::Whole),
+            }
+            .map_err(|reason| Failure::Job(format!("{file}: {}", NoKernelBtf { object, plan, reason })))?,
         };
-        Ok(self.vmlinux.get_or_init(|| btf))
+        Ok(match opened {
+            LeanBtf::Whole(btf) => Opened::Whole(self.whole.get_or_init(|| btf)),
+            LeanBtf::Streamed(streamed) => {
+                self.is_streamed.set(true);
+                Opened::Streamed(streamed)
+            }
+        })
+    }
+
+    /// Gives up streaming for the whole, which does what this failure of streaming is about: the job is to be done again.
+    fn give_up_streaming(&self) -> Failure {
+        self.way.set(Way::Whole);
+        Failure::NotStreamed
+    }
+
+    /// Whether a job that failed so is worth another try with the whole: where streaming was our idea, a size of arena
+    /// that does without is enough.
+    fn can_do_better(&self, failure: &Failure) -> bool {
+        let is_ours = self.way.get() == Way::Lean && self.is_streamed.get();
+        match failure {
+            Failure::NotStreamed => true,
+            Failure::Arena(_) if is_ours && self.options.arena.is_some() => {
+                self.way.set(Way::Whole);
+                true
+            }
+            _ => false,
+        }
     }
 
     fn file_name(&self) -> String {
         self.options.btf.as_ref().map_or_else(|| "the running kernel's BTF".into(), |path| path.display().to_string())
     }
+}
+
+/// The kernel's BTF, opened.
+enum Opened<'k> {
+    Whole(&'k KernelBtf),
+    Streamed(StreamedBtf),
+}
+
+/// Does a job that prepares an object, in an arena as large as the user says or as it needs. Where the kernel's BTF was
+/// streamed and is needed whole after all, it is done again.
+pub(crate) fn with_kernel<T>(
+    kernel: &KernelSource<'_>,
+    mut job: impl FnMut(&mut [u8]) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    with_buffer(kernel.options.arena, |buffer| match job(buffer) {
+        Err(failure) if kernel.can_do_better(&failure) => job(buffer),
+        result => result,
+    })
 }
 
 /// How long the phases took.
@@ -91,6 +178,8 @@ pub(crate) struct Ready<'a> {
     pub(crate) prepared: Prepared<'a>,
     /// The modules that were searched, by their numbers from 1.
     pub(crate) modules: Vec<String>,
+    /// Bytes of arena that hold what was kept of a streamed BTF.
+    pub(crate) tailored: usize,
     pub(crate) times: Times,
 }
 
@@ -119,7 +208,7 @@ pub(crate) fn prepare<'a>(
     let mut modules = Vec::new();
     if !plan.asks_kernel() {
         let prepared = plan.finish().map_err(|error| Failure::Job(format!("{file}: {error}")))?;
-        return Ok(Ready { prepared, modules, times });
+        return Ok(Ready { prepared, modules, tailored: 0, times });
     }
     let start = Instant::now();
     let kernel_failure = |error: PrepareError| match error {
@@ -127,78 +216,97 @@ pub(crate) fn prepare<'a>(
         PrepareError::Kernel(error) => Failure::Input(format!("{}: {error}", kernel.file_name())),
         error => Failure::Input(format!("{file} and {}: {error}", kernel.file_name())),
     };
-    let is_streamed = kernel.is_streamed();
-    let btf = if is_streamed {
-        stream(&object, &plan, file, kernel, arena)?
-    } else {
-        Btf::parse(kernel.open(&object, &plan, file)?)
+    let before = arena.used();
+    let (btf, is_streamed) = match kernel.open(&object, &plan, file)? {
+        Opened::Whole(whole) => {
+            // So much was in use at once when it was streamed.
+            let given_up = kernel.given_up.get().saturating_sub(before);
+            arena.scratch().slice::<u8>(given_up, Part::Scratch)?;
+            (Btf::parse(whole), false)
+        }
+        Opened::Streamed(source) => (stream(source, &plan, file, kernel, arena)?, true),
     };
+    let tailored = arena.used().saturating_sub(before);
     let btf = btf.map_err(|error| kernel_failure(PrepareError::Kernel(error)))?;
     let mut searched = plan.search(btf, arena).map_err(kernel_failure)?;
     times.kernel_pass = start.elapsed();
     let start = Instant::now();
-    if searched.wants_modules() && is_streamed {
-        // A module's BTF is split on the whole of the kernel's.
-        eprintln!("corelo: note: modules are not searched with --stream");
-    } else if searched.wants_modules() {
-        modules = search_modules(&mut searched, kernel.options, arena)?;
+    if searched.wants_modules() {
+        modules = module_names(kernel.options);
+        if is_streamed && !modules.is_empty() {
+            if kernel.way.get() == Way::Stream {
+                kernel.given_up.set(arena.high_water());
+                eprintln!(
+                    "corelo: note: {file} asks for types that modules may have, which takes the kernel's BTF as a whole: \
+                     --stream is given up"
+                );
+            }
+            return Err(kernel.give_up_streaming());
+        }
+        search_modules(&mut searched, &modules, kernel.options, arena)?;
     }
     let prepared = searched.finish();
     times.prepare = start.elapsed();
-    Ok(Ready { prepared, modules, times })
+    Ok(Ready { prepared, modules, tailored, times })
 }
 
 /// The types that the plan needs, of a BTF that is read piece by piece.
 fn stream<'a>(
-    object: &Object<'_>,
+    source: StreamedBtf,
     plan: &Plan<'_>,
     file: &str,
     kernel: &KernelSource<'_>,
     arena: &mut Arena<'a>,
 ) -> Result<Result<Btf<'a>, BtfError>, Failure> {
-    let options = kernel.options;
-    let source = match &options.btf {
-        Some(path) => {
-            StreamedBtf::from_file(path).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?
+    let window = kernel.options.window.unwrap_or(WINDOW);
+    match tailor::stream(source, plan.needs(), window, arena) {
+        Ok(streamed) => Ok(streamed.btf()),
+        Err(StreamError::Arena(full)) => Err(full.into()),
+        // The whole may do, as for types that nest too deep to be read forward; or else says what is wrong with it.
+        Err(_) if kernel.way.get() == Way::Lean => Err(kernel.give_up_streaming()),
+        Err(error @ StreamError::Window) => Err(Failure::Usage(format!("--window {window}: {error}"))),
+        Err(error @ StreamError::ByteOrder) => {
+            Err(Failure::Input(format!("{file} and {}: {error}", kernel.file_name())))
         }
-        None => StreamedBtf::open()
-            .map_err(|reason| Failure::Job(format!("{file}: {}", NoKernelBtf { object, plan, reason })))?,
-    };
-    let window = options.window.unwrap_or(WINDOW);
-    let streamed = tailor::stream(source, plan.needs(), window, arena).map_err(|error| match error {
-        StreamError::Arena(full) => Failure::Arena(full),
-        StreamError::Window => Failure::Usage(format!("--window {window}: {error}")),
-        error => Failure::Input(format!("{}: {error}", kernel.file_name())),
-    })?;
-    Ok(streamed.btf())
+        Err(error) => Err(Failure::Input(format!("{}: {error}", kernel.file_name()))),
+    }
 }
 
 fn object_failure(object: &Object<'_>, error: ObjectError, file: &str) -> Failure {
     Failure::Job(format!("{file}: {}", ObjectReport { object: Some(object), error }))
 }
 
-/// Searches the modules that the user named, or else those of the running kernel, one in memory at a time.
+/// The modules that the user named, or else those of the running kernel.
+fn module_names(options: &Options) -> Vec<String> {
+    if are_modules_given(options) {
+        return options.module_btf.iter().map(|(name, _)| name.clone()).collect();
+    }
+    let mut names = Vec::new();
+    let walked = kernel::modules(|name| {
+        names.push(name.to_owned());
+        ControlFlow::<()>::Continue(())
+    });
+    if let Err(errno) = walked {
+        eprintln!("corelo: note: modules are not searched: /sys/kernel/btf: {errno}");
+    }
+    names
+}
+
+/// Whether the modules are the user's to name: those of the running kernel do not go with another kernel's BTF.
+fn are_modules_given(options: &Options) -> bool {
+    !options.module_btf.is_empty() || options.btf.is_some()
+}
+
+/// Searches these modules, one in memory at a time.
 fn search_modules(
     searched: &mut Searched<'_>,
+    names: &[String],
     options: &Options,
     arena: &mut Arena<'_>,
-) -> Result<Vec<String>, Failure> {
-    let given = !options.module_btf.is_empty() || options.btf.is_some();
-    let names: Vec<String> = if given {
-        options.module_btf.iter().map(|(name, _)| name.clone()).collect()
-    } else {
-        let mut names = Vec::new();
-        let walked = kernel::modules(|name| {
-            names.push(name.to_owned());
-            ControlFlow::<()>::Continue(())
-        });
-        if let Err(errno) = walked {
-            eprintln!("corelo: note: modules are not searched: /sys/kernel/btf: {errno}");
-        }
-        names
-    };
+) -> Result<(), Failure> {
+    let given = are_modules_given(options);
     for is_second_look in [false, true] {
-        for (number, name) in (1u16..).zip(&names) {
+        for (number, name) in (1u16..).zip(names) {
             let btf = match options.module_btf.get(usize::from(number) - 1) {
                 Some((_, path)) => read_btf(path)?,
                 None => match KernelBtf::open_module(name) {
@@ -228,5 +336,5 @@ fn search_modules(
             }
         }
     }
-    Ok(names)
+    Ok(())
 }

@@ -67,7 +67,7 @@ fn run_reports_the_processes_that_the_test_starts() {
     let summary = &rows.last().unwrap()["summary"];
     assert_eq!((&summary["programs"], &summary["attached"]), (&2.into(), &2.into()));
     assert!(summary["patched"].as_u64().unwrap() > 0 && summary["poisoned"] == 0, "{summary}");
-    assert!(["mmap", "read"].iter().any(|source| summary["btf_source"] == *source), "{summary}");
+    assert!(["mmap", "streamed"].iter().any(|source| summary["btf_source"] == *source), "{summary}");
     let bytes = |name: &str| summary[name].as_u64().unwrap();
     assert_eq!(bytes("arena_used"), bytes("arena_kept") + bytes("arena_scratch"));
     assert!(bytes("arena_used") <= bytes("arena_bytes"));

@@ -8,10 +8,9 @@ use corelo_loader::report::LinkReport;
 use zerocopy::IntoBytes;
 
 use crate::args::Options;
-use crate::buffer::with_buffer;
 use crate::failure::Failure;
 use crate::output::text;
-use crate::prepare::{KernelSource, prepare, read_file};
+use crate::prepare::{KernelSource, prepare, read_file, with_kernel};
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let bytes = read_file(&options.file)?;
@@ -19,7 +18,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let kernel = KernelSource::new(options);
     let dir = options.out.clone().unwrap_or_default();
     fs::create_dir_all(&dir).map_err(|error| Failure::Input(format!("cannot make {}: {error}", dir.display())))?;
-    with_buffer(options.arena, |buffer| {
+    with_kernel(&kernel, |buffer| {
         let mut arena = Arena::new(buffer);
         let prepared = prepare(&bytes, &file, &kernel, &mut arena)?.prepared;
         let mut faults = Vec::new();

@@ -8,10 +8,9 @@ use corelo_loader::programs::{prog_info, prog_map_ids};
 use serde_json::{Value, json};
 
 use crate::args::Options;
-use crate::buffer::with_buffer;
 use crate::failure::Failure;
 use crate::output::{Out, hex, text};
-use crate::prepare::{KernelSource, prepare, read_file};
+use crate::prepare::{KernelSource, prepare, read_file, with_kernel};
 use crate::session;
 
 /// Map ids of one program that are shown.
@@ -23,7 +22,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let kernel = KernelSource::new(options);
     let name = session::object_name(&options.file);
     let wants = |program: &[u8], by_default: bool| by_default && !options.skips(program);
-    with_buffer(options.arena, |buffer| {
+    with_kernel(&kernel, |buffer| {
         let mut arena = Arena::new(buffer);
         let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
         options.check_skipped(&ready.prepared, &file)?;

@@ -10,16 +10,15 @@ use serde_json::{Value, json};
 use zerocopy::IntoBytes;
 
 use crate::args::Options;
-use crate::buffer::with_buffer;
 use crate::failure::Failure;
 use crate::output::{Out, hex, text};
-use crate::prepare::{KernelSource, Ready, prepare, read_file};
+use crate::prepare::{KernelSource, Ready, prepare, read_file, with_kernel};
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let bytes = read_file(&options.file)?;
     let file = options.file.display().to_string();
     let kernel = KernelSource::new(options);
-    with_buffer(options.arena, |buffer| {
+    with_kernel(&kernel, |buffer| {
         let mut arena = Arena::new(buffer);
         let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
         let mut out = Out::new();

@@ -18,11 +18,10 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::Options;
-use crate::buffer::with_buffer;
 use crate::failure::Failure;
 use crate::monitor::{self, Event};
 use crate::output::{Out, hex, text};
-use crate::prepare::{KernelSource, Ready, prepare, read_file};
+use crate::prepare::{KernelSource, Ready, prepare, read_file, with_kernel};
 use crate::record;
 use crate::session::{self, KernelTimes};
 
@@ -37,7 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let kernel = KernelSource::new(options);
     let name = session::object_name(Path::new(&file));
     let mut stop = Stop::new()?;
-    with_buffer(options.arena, |buffer| {
+    with_kernel(&kernel, |buffer| {
         let mut arena = Arena::new(buffer);
         let ready = prepare(bytes, &file, &kernel, &mut arena)?;
         let shape = Shape::new(options, &ready, &file)?;
