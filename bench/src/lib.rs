@@ -1,6 +1,7 @@
 //! What the benches and the reports share: the workloads, the objects, the numbers made of measurements.
 
 pub mod arena;
+pub mod figures;
 pub mod markdown;
 pub mod objects;
 pub mod peer;
@@ -8,8 +9,6 @@ pub mod plot;
 pub mod prepare;
 pub mod report;
 pub mod run;
-#[cfg(feature = "peers")]
-pub mod rusage;
 pub mod stats;
 
 use corelo_core::prepare::Options;

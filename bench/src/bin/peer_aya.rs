@@ -53,9 +53,11 @@ fn load(path: &Path) {
     let mut programs = 0;
     for (name, program) in object.programs_mut() {
         match program {
-            Program::KProbe(program) => program.load().unwrap_or_else(|error| panic!("{name}: {error}")),
-            other => panic!("{name}: {:?} is no kprobe", other.prog_type()),
+            Program::KProbe(program) => program.load(),
+            Program::RawTracePoint(program) => program.load(),
+            other => panic!("{name}: {:?} is not among what is loaded here", other.prog_type()),
         }
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
         programs += 1;
     }
     assert_ne!(programs, 0);
