@@ -1,11 +1,14 @@
 //! Attaching a program as its section says.
 
+use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use corelo_core::object::section_name::{ProgramKind, Target};
 
 use crate::links::{self, Link, LinkError};
+use crate::symbols::{self, FoundFile};
 
 /// Attaches `program`, whose section says `kind`; `None` where that names no target to attach to by itself: networks,
 /// cgroups, sockets, and what [`links`] has to be asked for by hand.
@@ -20,11 +23,9 @@ pub(crate) fn attach(program: BorrowedFd<'_>, kind: &ProgramKind<'_>) -> Result<
             links::kprobe::attach(program, kprobe)?
         }
         Target::Uprobe { path, function, offset, is_return } => {
-            let path = Path::new(text(path)?);
-            let start = match crate::symbols::function_offset(path, text(function)?) {
-                Ok(start) => start,
-                Err(_) => return Err(LinkError::BadName),
-            };
+            let file = file(path)?;
+            let path = file.as_path();
+            let start = symbols::function_offset(path, text(function)?).map_err(LinkError::Symbol)?;
             let uprobe = links::uprobe::Uprobe {
                 path,
                 offset: start.saturating_add(offset),
@@ -35,9 +36,23 @@ pub(crate) fn attach(program: BorrowedFd<'_>, kind: &ProgramKind<'_>) -> Result<
             };
             links::uprobe::attach(program, uprobe)?
         }
+        Target::KprobeMulti { pattern, is_return, is_session } => {
+            links::kprobe::attach_pattern(program, text(pattern)?, is_return, is_session)?
+        }
+        Target::UprobeMulti { path, pattern, is_return, is_session } => {
+            let file = file(path)?;
+            links::uprobe::attach_pattern(program, file.as_path(), text(pattern)?, is_return, is_session)?
+        }
+        Target::Ksyscall { name, is_return } => links::ksyscall::attach(program, text(name)?, is_return, 0)?,
         _ => return Ok(None),
     };
     Ok(Some(link))
+}
+
+/// The binary of a uprobe: a path, or a name to be looked for as libbpf does.
+fn file(name: &[u8]) -> Result<FoundFile, LinkError> {
+    let name = Path::new(OsStr::from_bytes(name));
+    symbols::find_file(name).map_err(|errno| LinkError::File { file: "the probed file", errno })
 }
 
 fn text(bytes: &[u8]) -> Result<&str, LinkError> {

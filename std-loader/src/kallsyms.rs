@@ -102,7 +102,7 @@ pub fn each<B>(mut each: impl FnMut(Symbol<'_>) -> ControlFlow<B>) -> Result<Con
     )
 }
 
-fn each_of<B>(
+pub(crate) fn each_of<B>(
     mut read: impl FnMut(&mut [u8]) -> Result<usize, KallsymsError>,
     buffer: &mut [u8],
     each: &mut impl FnMut(Symbol<'_>) -> ControlFlow<B>,
@@ -248,23 +248,52 @@ impl<'f, 'n, F: Fn(usize) -> &'n [u8]> Search<'f, F> {
 /// # Errors
 /// [`KallsymsError::Open`], [`KallsymsError::Read`].
 pub fn has_syscall_wrapper() -> Result<bool, KallsymsError> {
-    /// CONFIG_ARCH_HAS_SYSCALL_WRAPPER, by architecture; the 32-bit names of 64-bit kernels stand beside the others.
-    const NAMES: [&[u8]; 6] = [
-        b"__x64_sys_bpf",
-        b"__ia32_sys_bpf",
-        b"__arm64_sys_bpf",
-        b"__riscv_sys_bpf",
-        b"__s390x_sys_bpf",
-        b"__powerpc_sys_bpf",
-    ];
-    let found = each(|symbol| {
-        if symbol.name.ends_with(b"_sys_bpf") && NAMES.contains(&symbol.name) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
+    Ok(syscall_wrapper_prefix()?.is_some())
+}
+
+/// What the names of the system calls' wrappers start with in this kernel, `__x64_sys_` for example; `None` where it has none,
+/// and the functions are `__se_sys_NAME`. It is the kernel's architecture that counts, for a 32-bit process too.
+///
+/// # Errors
+/// As [`has_syscall_wrapper`].
+pub fn syscall_wrapper_prefix() -> Result<Option<&'static str>, KallsymsError> {
+    let mut search = WrapperSearch::default();
+    let _: ControlFlow<()> = each(|symbol| search.take(symbol.name))?;
+    Ok(search.prefix())
+}
+
+/// CONFIG_ARCH_HAS_SYSCALL_WRAPPER, by architecture. A 64-bit x86 kernel has the 32-bit names beside the others: they are last.
+const WRAPPERS: [&str; 8] = [
+    "__x64_sys_",
+    "__arm64_sys_",
+    "__riscv_sys_",
+    "__s390x_sys_",
+    "__powerpc_sys_",
+    "__arm_sys_",
+    "__mips_sys_",
+    "__ia32_sys_",
+];
+
+/// Looks for the wrapper of bpf(2) itself: a kernel that is asked has that call.
+#[derive(Default)]
+struct WrapperSearch(Option<usize>);
+
+impl WrapperSearch {
+    fn take(&mut self, name: &[u8]) -> ControlFlow<()> {
+        let prefix = name.strip_suffix(b"bpf");
+        let found = prefix.and_then(|prefix| WRAPPERS.iter().position(|wrapper| wrapper.as_bytes() == prefix));
+        if let Some(found) = found {
+            self.0 = Some(self.0.map_or(found, |before| before.min(found)));
         }
-    })?;
-    Ok(found.is_break())
+        match self.0 {
+            Some(found) if found + 1 < WRAPPERS.len() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn prefix(&self) -> Option<&'static str> {
+        WRAPPERS.get(self.0?).copied()
+    }
 }
 
 #[cfg(test)]
@@ -337,6 +366,23 @@ mod tests {
         // 32-bit kernels write eight digits.
         assert_eq!(run(b"c0008000 T _text\n", 9, &[b"_text"]).unwrap(), [Address::At(0xc000_8000)]);
         assert_eq!(run(b"00000000 T _text\n", 9, &[b"_text"]), Err(KallsymsError::Hidden));
+    }
+
+    #[test]
+    fn wrappers_of_system_calls() {
+        let find = |names: &[&str]| {
+            let mut search = WrapperSearch::default();
+            let _ = names.iter().try_for_each(|name| match search.take(name.as_bytes()) {
+                ControlFlow::Break(()) => Err(()),
+                ControlFlow::Continue(()) => Ok(()),
+            });
+            search.prefix()
+        };
+        assert_eq!(find(&["__ia32_sys_bpf", "__x64_sys_bpf"]), Some("__x64_sys_"));
+        assert_eq!(find(&["__x64_sys_bpf", "__ia32_sys_bpf"]), Some("__x64_sys_"));
+        assert_eq!(find(&["__ia32_sys_bpf"]), Some("__ia32_sys_"));
+        assert_eq!(find(&["__arm64_sys_bpf"]), Some("__arm64_sys_"));
+        assert_eq!(find(&["__se_sys_bpf", "sys_bpf", "__x64_sys_bpf.cold", "__x64_sys_read", "bpf", ""]), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! The file may change under us, so it is read and never mapped: the names into private memory, the rest through a small buffer.
 
 mod path;
+mod pattern;
 mod versions;
 
 use core::fmt;
@@ -30,6 +31,7 @@ use crate::sys::mmap::AnonMap;
 use versions::Versions;
 
 pub use path::{FoundFile, find_file};
+pub use pattern::{Offsets, matching_offsets};
 
 /// The largest table of names that is read: no program comes near.
 const MAX_NAMES: u64 = 1 << 31;
@@ -54,7 +56,7 @@ pub enum SymbolError {
     Memory(Errno),
     /// It has neither symbol table: stripped.
     NoSymbols,
-    /// No function has the name (and the version).
+    /// No function has the name (and the version), or fits the pattern.
     Missing,
     /// Functions at two offsets have the name.
     Ambiguous {
@@ -80,7 +82,7 @@ impl fmt::Display for SymbolError {
             SymbolError::Damaged => f.write_str("the ELF file is damaged or cut off"),
             SymbolError::Memory(errno) => write!(f, "no memory for the file's names: {errno}"),
             SymbolError::NoSymbols => f.write_str("the file has no symbols: it is stripped"),
-            SymbolError::Missing => f.write_str("the file has no such function"),
+            SymbolError::Missing => f.write_str("the file has no function of this name or pattern"),
             SymbolError::Ambiguous { first, second } => {
                 write!(f, "the file has two functions of this name, at offsets {first:#x} and {second:#x}")
             }
@@ -214,13 +216,15 @@ impl File {
         Err(if any { SymbolError::Missing } else { SymbolError::NoSymbols })
     }
 
-    /// One table. The names are read whole; the symbols come in pieces.
-    fn search(&self, table: &SectionHeader, name: &[u8], version: Option<&[u8]>) -> Result<Option<u64>, SymbolError> {
+    /// Calls `each` with the number of every defined function of a table, its symbol, and the names from its own on, up to
+    /// their end. The names are read whole; the symbols come in pieces.
+    fn each_function(
+        &self,
+        table: &SectionHeader,
+        mut each: impl FnMut(u64, &Symbol, &[u8]) -> Result<(), SymbolError>,
+    ) -> Result<(), SymbolError> {
         let names = self.section(u64::from(table.sh_link))?;
         let names = self.read_section(&names)?;
-        let is_dynamic = table.sh_type == abi::SHT_DYNSYM;
-        let versions = if is_dynamic { Versions::of(self)? } else { None };
-        let mut best: Option<Match> = None;
         let entry = match self.header.class {
             Class::ELF32 => 16,
             Class::ELF64 => 24,
@@ -238,28 +242,41 @@ impl File {
                 if symbol.st_symtype() != abi::STT_FUNC || symbol.is_undefined() {
                     continue;
                 }
-                let rest = usize::try_from(symbol.st_name).ok();
-                let Some(rest) = rest.and_then(|at| names.get(at..)).and_then(|text| text.strip_prefix(name)) else {
-                    continue;
-                };
-                let Some(end) = rest.iter().position(|byte| *byte == 0) else {
-                    continue;
-                };
-                let Some(is_old) = is_wanted(&rest[..end], version, number, versions.as_ref())? else {
-                    continue;
-                };
-                let found = Match {
-                    offset: self.file_offset(symbol.st_value)?,
-                    is_old,
-                    is_weak: symbol.st_bind() == abi::STB_WEAK,
-                };
-                best = Some(match best {
-                    None => found,
-                    Some(best) => best.or(found)?,
-                });
+                if let Some(text) = usize::try_from(symbol.st_name).ok().and_then(|at| names.get(at..)) {
+                    each(number, &symbol, text)?;
+                }
             }
             index += here as u64;
         }
+        Ok(())
+    }
+
+    /// One table, for one name.
+    fn search(&self, table: &SectionHeader, name: &[u8], version: Option<&[u8]>) -> Result<Option<u64>, SymbolError> {
+        let is_dynamic = table.sh_type == abi::SHT_DYNSYM;
+        let versions = if is_dynamic { Versions::of(self)? } else { None };
+        let mut best: Option<Match> = None;
+        self.each_function(table, |number, symbol, text| {
+            let Some(rest) = text.strip_prefix(name) else {
+                return Ok(());
+            };
+            let Some(end) = rest.iter().position(|byte| *byte == 0) else {
+                return Ok(());
+            };
+            let Some(is_old) = is_wanted(&rest[..end], version, number, versions.as_ref())? else {
+                return Ok(());
+            };
+            let found = Match {
+                offset: self.file_offset(symbol.st_value)?,
+                is_old,
+                is_weak: symbol.st_bind() == abi::STB_WEAK,
+            };
+            best = Some(match best {
+                None => found,
+                Some(best) => best.or(found)?,
+            });
+            Ok(())
+        })?;
         Ok(best.map(|best| best.offset))
     }
 

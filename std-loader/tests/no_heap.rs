@@ -6,7 +6,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -131,7 +131,19 @@ fn work() {
     let _ = corelo_loader::kernel::modules(|_| std::ops::ControlFlow::<()>::Continue(()));
     let _ = corelo_loader::kernel::btf_object("no_such_module");
     let _ = links::interface_index("lo");
+    attach_by_pattern(program.as_fd());
     ask_the_kernel();
+}
+
+/// The kernel takes no raw tracepoint program for these: what is looked up before it is asked is what counts here.
+fn attach_by_pattern(program: BorrowedFd<'_>) {
+    for pattern in ["vfs_*", "*", "vfs_read", "corelo_no_such_*"] {
+        assert!(links::kprobe::attach_pattern(program, pattern, false, false).is_err());
+    }
+    assert!(links::ksyscall::attach(program, "execve", false, 0).is_err());
+    let me = Path::new("/proc/self/exe");
+    assert!(symbols::matching_offsets(me, "*main*").unwrap().as_slice().len() > 1);
+    assert!(links::uprobe::attach_pattern(program, me, "*main*", false, false).is_err());
 }
 
 /// What a load asks for when it has to: features, addresses, configuration values, functions of programs.

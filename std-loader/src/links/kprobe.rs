@@ -2,10 +2,11 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::{Functions, Link, LinkError, Scope, attach_type, call, create};
-use super::{perf_event, probe, tracefs};
+use super::{CStrAddress, Functions, Link, LinkError, Multi, Scope, call};
+use super::{functions, multi, perf_event, probe, tracefs};
 use crate::files::CPath;
-use crate::sys::{bpf, perf};
+use crate::glob;
+use crate::sys::{Errno, bpf, perf};
 
 /// Where and how to probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub fn attach(program: BorrowedFd<'_>, kprobe: Kprobe<'_>) -> Result<Link, LinkE
 /// the functions.
 ///
 /// # Errors
-/// [`LinkError::Kernel`].
+/// [`LinkError::NoMulti`], [`LinkError::Kernel`].
 pub fn attach_multi(
     program: BorrowedFd<'_>,
     functions: Functions<'_>,
@@ -54,7 +55,28 @@ pub fn attach_multi(
 ) -> Result<Link, LinkError> {
     /// BPF_F_KPROBE_MULTI_RETURN.
     const RETURN: u32 = 1;
-    let attach_type = if session { attach_type::TRACE_KPROBE_SESSION } else { attach_type::TRACE_KPROBE_MULTI };
+    let kind = if session { Multi::KprobeSession } else { Multi::Kprobe };
     let how = bpf::LinkTarget::KprobeMulti { functions, cookies, flags: if returns { RETURN } else { 0 } };
-    create(program, 0, attach_type, 0, &how)
+    multi::create(program, kind, &how)
+}
+
+/// Attaches to all functions whose names fit a pattern with `*` (any characters) and `?` (one), by one link. The names and
+/// addresses are those of `available_filter_functions_addrs` in tracefs (Linux 6.5), else those that both
+/// `available_filter_functions` and /proc/kallsyms have. A name without either character goes to the kernel as it is.
+///
+/// # Errors
+/// [`LinkError::NoFunction`] where nothing fits, [`LinkError::NoMulti`], [`LinkError::NoTracefs`], [`LinkError::Kallsyms`],
+/// [`LinkError::File`], [`LinkError::Kernel`].
+pub fn attach_pattern(program: BorrowedFd<'_>, pattern: &str, returns: bool, session: bool) -> Result<Link, LinkError> {
+    if glob::is_pattern(pattern.as_bytes()) {
+        let addresses = functions::addresses(pattern.as_bytes())?;
+        return attach_multi(program, Functions::Addresses(addresses.as_slice()), &[], returns, session);
+    }
+    let name = CPath::from_bytes(pattern.as_bytes()).map_err(|_| LinkError::BadName)?;
+    let symbols = [CStrAddress::new(name.as_c_str())];
+    match attach_multi(program, Functions::Symbols(&symbols), &[], returns, session) {
+        // What the kernel says when it does not find all the names, or not among the functions that ftrace knows.
+        Err(LinkError::Kernel { errno: Errno::ESRCH, .. }) => Err(LinkError::NoFunction),
+        result => result,
+    }
 }

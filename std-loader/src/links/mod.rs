@@ -5,9 +5,12 @@
 //! name. None of it uses the heap.
 
 pub mod cgroup;
+mod functions;
 pub mod iter;
 pub mod kprobe;
+pub mod ksyscall;
 pub mod lockdown;
+mod multi;
 pub mod netfilter;
 pub mod perf_event;
 mod probe;
@@ -24,10 +27,13 @@ pub mod xdp;
 use core::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::kallsyms::KallsymsError;
+use crate::symbols::SymbolError;
 use crate::sys::{Errno, bpf, perf};
 
 pub use crate::sys::bpf::{CStrAddress, Functions, LinkInfo, link_info};
 pub use crate::sys::perf::{Sampling, Scope};
+pub use multi::Multi;
 
 /// `enum bpf_attach_type` of the uapi, those that this module attaches with. The program's own is what most calls take.
 pub mod attach_type {
@@ -93,6 +99,26 @@ pub enum LinkError {
     NoInterface,
     /// A probe's function, or file, or name has characters that tracefs cannot take.
     BadName,
+    /// No kernel function that can be traced has the name or fits the pattern.
+    NoFunction,
+    /// The kernel has no system call of this name, or none that can be probed.
+    NoSyscall,
+    /// The functions of the probed file.
+    Symbol(SymbolError),
+    /// Addresses of kernel functions, or how its system calls are named.
+    Kallsyms(KallsymsError),
+    /// The kernel cannot attach to many functions by one link in this way.
+    NoMulti {
+        /// In which.
+        multi: Multi,
+        /// How it was refused.
+        errno: Errno,
+    },
+    /// A reference counter is so far into its file that the uprobe PMU has no room for the offset: 32 bits.
+    CounterOffset {
+        /// The offset, in bytes.
+        offset: u64,
+    },
     /// The kernel's lockdown mode forbids it: confidentiality forbids programs that read kernel memory.
     Lockdown {
         /// Which call was refused.
@@ -120,6 +146,18 @@ impl fmt::Display for LinkError {
             LinkError::NotCgroup => f.write_str("not a cgroup directory"),
             LinkError::NoInterface => f.write_str("no such network interface"),
             LinkError::BadName => f.write_str("a name that tracefs cannot take"),
+            LinkError::NoFunction => {
+                f.write_str("no kernel function that can be traced has this name or fits this pattern")
+            }
+            LinkError::NoSyscall => f.write_str("this kernel has no such system call, or none that can be probed"),
+            LinkError::Symbol(error) => error.fmt(f),
+            LinkError::Kallsyms(error) => error.fmt(f),
+            LinkError::NoMulti { multi, errno } => {
+                write!(f, "this kernel has no {} links ({errno}): they need {}", multi.name(), multi.needs())
+            }
+            LinkError::CounterOffset { offset } => {
+                write!(f, "the reference counter's offset {offset:#x} has more than the 32 bits that a uprobe takes")
+            }
             LinkError::Lockdown { call, errno } => {
                 write!(f, "{call}: {errno}: kernel lockdown is in confidentiality mode, which forbids it")
             }

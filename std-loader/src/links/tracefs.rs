@@ -2,9 +2,9 @@
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, OFlags, access};
 
 use super::LinkError;
 use crate::files::{self, CPath};
@@ -21,6 +21,16 @@ fn mount() -> Result<&'static str, LinkError> {
                 .is_ok_and(|path| access(path.as_c_str(), Access::EXISTS).is_ok())
         })
         .ok_or(LinkError::NoTracefs)
+}
+
+/// Opens a file of the mount's own directory for reading.
+pub(super) fn open(name: &'static str) -> Result<OwnedFd, LinkError> {
+    let path = CPath::format(format_args!("{}/{name}", mount()?)).map_err(|_| LinkError::NoTracefs)?;
+    files::open(path.as_c_str(), OFlags::RDONLY).map_err(|errno| match super::call("open")(errno) {
+        // Confidentiality closes tracefs.
+        error @ LinkError::Lockdown { .. } => error,
+        _ => LinkError::File { file: name, errno },
+    })
 }
 
 /// The number of an event, by group and name.

@@ -1,12 +1,13 @@
-//! Uprobes: at an offset in an executable or library file, for one process or all. Turning a symbol into an offset is
-//! not done here.
+//! Uprobes: at an offset in an executable or library file, for one process or all. Turning one symbol into an offset is done
+//! by [`crate::symbols`].
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use super::{Link, LinkError, Scope, attach_type, call, create};
-use super::{perf_event, probe, tracefs};
+use super::{Link, LinkError, Multi, Scope, call};
+use super::{multi, perf_event, probe, tracefs};
 use crate::files::CPath;
+use crate::symbols;
 use crate::sys::{bpf, perf};
 
 /// Where and how to probe.
@@ -34,8 +35,7 @@ pub fn attach(program: BorrowedFd<'_>, uprobe: Uprobe<'_>) -> Result<Link, LinkE
     let scope = uprobe.pid.map_or(Scope::cpu(0), Scope::pid);
     if let Some(pmu) = probe::pmu_type("uprobe")? {
         let path = CPath::new(uprobe.path).map_err(|errno| LinkError::File { file: "the probed file", errno })?;
-        let counter = u32::try_from(uprobe.ref_ctr_offset).map_err(|_| LinkError::BadName)?;
-        let mut config = u64::from(counter) << 32;
+        let mut config = counter_bits(uprobe.ref_ctr_offset)?;
         if uprobe.returns {
             config |= probe::return_bit("uprobe")?;
         }
@@ -54,6 +54,14 @@ pub fn attach(program: BorrowedFd<'_>, uprobe: Uprobe<'_>) -> Result<Link, LinkE
         counter => tracefs::Probe::new(file, uprobe.returns, format_args!("{path}:{offset:#x}({counter:#x})")),
     }?;
     tracefs::attach_event(probe.id()?, program, uprobe.cookie, scope, Some(probe))
+}
+
+/// The PMU has the offset of a reference counter in the upper half of `config`.
+fn counter_bits(offset: u64) -> Result<u64, LinkError> {
+    match u32::try_from(offset) {
+        Ok(offset) => Ok(u64::from(offset) << 32),
+        Err(_) => Err(LinkError::CounterOffset { offset }),
+    }
 }
 
 /// Many offsets of one file by one link (Linux 6.6).
@@ -78,12 +86,12 @@ pub struct UprobeMulti<'a> {
 /// Attaches to all of them.
 ///
 /// # Errors
-/// [`LinkError::Kernel`].
+/// [`LinkError::NoMulti`], [`LinkError::Kernel`], [`LinkError::File`] for a path that is none.
 pub fn attach_multi(program: BorrowedFd<'_>, probes: UprobeMulti<'_>) -> Result<Link, LinkError> {
     /// BPF_F_UPROBE_MULTI_RETURN.
     const RETURN: u32 = 1;
     let path = CPath::new(probes.path).map_err(|errno| LinkError::File { file: "the probed file", errno })?;
-    let attach_type = if probes.session { attach_type::TRACE_UPROBE_SESSION } else { attach_type::TRACE_UPROBE_MULTI };
+    let kind = if probes.session { Multi::UprobeSession } else { Multi::Uprobe };
     let how = bpf::LinkTarget::UprobeMulti {
         path: path.as_c_str(),
         offsets: probes.offsets,
@@ -92,5 +100,44 @@ pub fn attach_multi(program: BorrowedFd<'_>, probes: UprobeMulti<'_>) -> Result<
         pid: probes.pid.unwrap_or(0),
         flags: if probes.returns { RETURN } else { 0 },
     };
-    create(program, 0, attach_type, 0, &how)
+    multi::create(program, kind, &how)
+}
+
+/// Attaches to all functions of a file whose names fit a pattern with `*` (any characters) and `?` (one), by one link: those
+/// of [`symbols::matching_offsets`], for all processes.
+///
+/// # Errors
+/// [`LinkError::Symbol`], and those of [`attach_multi`].
+pub fn attach_pattern(
+    program: BorrowedFd<'_>,
+    path: &Path,
+    pattern: &str,
+    returns: bool,
+    session: bool,
+) -> Result<Link, LinkError> {
+    let offsets = symbols::matching_offsets(path, pattern).map_err(LinkError::Symbol)?;
+    let probes = UprobeMulti {
+        path,
+        offsets: offsets.as_slice(),
+        ref_ctr_offsets: &[],
+        cookies: &[],
+        returns,
+        pid: None,
+        session,
+    };
+    attach_multi(program, probes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_beyond_32_bits() {
+        assert_eq!(counter_bits(0), Ok(0));
+        assert_eq!(counter_bits(0xffff_ffff), Ok(0xffff_ffff << 32));
+        let error = counter_bits(1 << 32).unwrap_err();
+        assert_eq!(error, LinkError::CounterOffset { offset: 1 << 32 });
+        assert!(error.to_string().contains("0x100000000"), "{error}");
+    }
 }

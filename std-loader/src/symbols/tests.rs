@@ -227,6 +227,45 @@ fn versions_of_a_library() {
     assert_eq!(build.find("h@LIB_2.0"), Err(SymbolError::Missing));
 }
 
+fn matching(build: &Build, pattern: &str) -> Result<Vec<u64>, SymbolError> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&build.build()).unwrap();
+    matching_offsets(file.path(), pattern).map(|offsets| offsets.as_slice().to_vec())
+}
+
+#[test]
+fn all_functions_of_a_pattern() {
+    for (wide, big) in [(true, false), (false, true)] {
+        let data = Sym { info: OBJECT, ..sym("read_data", 0x40_0001) };
+        let undefined = Sym { section: 0, ..sym("read_elsewhere", 0) };
+        // More than one piece of symbols; two names of one function; one outside the file.
+        let mut full: Vec<Sym> = (0..400).map(|n| sym("other", 0x40_0100 + n)).collect();
+        full.extend([
+            sym("read_b", 0x40_0030),
+            sym("read_a", 0x40_0020),
+            sym("read_alias", 0x40_0020),
+            data,
+            undefined,
+        ]);
+        full.extend([sym("read_bss", 0x40_0800), sym("pread@@LIB_2.0", 0x40_0040), sym("pread@LIB_1.0", 0x40_0050)]);
+        let dynamic = [sym("read_b", 0x40_0030), sym("only_dynamic", 0x40_0060)];
+        let build = Build { wide, big, ..library(&dynamic, &full) };
+        assert_eq!(matching(&build, "read_*"), Ok(vec![0x1020, 0x1030]));
+        assert_eq!(matching(&build, "read_?"), Ok(vec![0x1020, 0x1030]));
+        assert_eq!(matching(&build, "read_b"), Ok(vec![0x1030]));
+        assert_eq!(matching(&build, "oth*r").map(|offsets| offsets.len()), Ok(400));
+        // With the version and without.
+        assert_eq!(matching(&build, "pread"), Ok(vec![0x1040, 0x1050]));
+        assert_eq!(matching(&build, "pread@@*"), Ok(vec![0x1040]));
+        // The full table has nothing: the dynamic one is searched.
+        assert_eq!(matching(&build, "only_*"), Ok(vec![0x1060]));
+        for pattern in ["read_bss", "read_data", "read_elsewhere", "nothing*", ""] {
+            assert_eq!(matching(&build, pattern), Err(SymbolError::Missing), "{pattern}");
+        }
+        assert_eq!(matching(&Build { wide, big, ..library(&[], &[]) }, "*"), Err(SymbolError::NoSymbols));
+    }
+}
+
 #[test]
 fn cut_and_bent_files_give_errors() {
     let bytes = Build { versions: true, ..library(&[sym("f", 0x40_0001), sym("g", 0x40_0002)], &[]) }.build();

@@ -1,0 +1,220 @@
+//! Programs attached as their sections say, one link to many functions: whole objects on the running kernel.
+//!
+//! Needs root and bpf(2): without them each test says that it is skipped, and fails instead where CORELO_REQUIRE_KERNEL=1.
+
+use std::hint::black_box;
+use std::path::Path;
+
+use corelo_core::arena::Arena;
+use corelo_core::object::Object;
+use corelo_core::prepare::{Options, prepare};
+use corelo_loader::kernel::KernelBtf;
+use corelo_loader::links::{Link, LinkError, Multi};
+use corelo_loader::load::{Collection, LoadOptions};
+use corelo_loader::maps::{self, Map, MapSpec, Memlock, map_type};
+use corelo_loader::programs::GrowingLog;
+use corelo_loader::symbols::{self, SymbolError};
+use corelo_loader::sys::Errno;
+
+fn missing(why: &str) {
+    let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
+    assert!(!required, "CORELO_REQUIRE_KERNEL=1 and {why}");
+    println!("skipped: {why}");
+}
+
+fn has_kernel() -> bool {
+    let spec = MapSpec { map_type: map_type::ARRAY, key_size: 4, value_size: 4, max_entries: 1, ..MapSpec::default() };
+    let made = maps::create(&spec, Memlock::RaiseIfRefused);
+    if let Err(errno) = &made {
+        missing(&format!("bpf(2) does not make a map: {errno}"));
+    }
+    made.is_ok()
+}
+
+/// A loaded object, as far as the tests ask.
+struct Loaded<'l>(&'l Collection<'l, 'l>);
+
+impl Loaded<'_> {
+    /// Attaches a program by its name.
+    fn attach(&self, name: &str) -> Result<Option<Link>, LinkError> {
+        let prepared = self.0.prepared();
+        let mut programs = prepared.declared().programs();
+        let found = programs.find(|(_, function)| prepared.function_name(function) == name.as_bytes());
+        let (number, _) = found.unwrap_or_else(|| panic!("no program {name}"));
+        assert!(self.0.program(number).is_some(), "{name} is not loaded");
+        self.0.attach(number)
+    }
+
+    /// The counter of a number.
+    fn hits(&self, index: u32) -> u64 {
+        let map = self.0.map("hits").unwrap();
+        Map::<u32, u64>::new(&map).unwrap().get(&index).unwrap().unwrap()
+    }
+}
+
+/// All programs of a fixture, optional ones too.
+fn load(name: &str, then: impl FnOnce(&Loaded<'_>)) {
+    let endian = if cfg!(target_endian = "big") { "eb" } else { "el" };
+    let path = format!("{}/../tests/fixtures/{name}-{endian}.o", env!("CARGO_MANIFEST_DIR"));
+    let file = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let kernel = KernelBtf::open().ok();
+    let mut buffer = vec![0; 256 << 10];
+    let mut arena = Arena::new(&mut buffer);
+    let object = Object::parse(&file).unwrap();
+    let prepared = prepare(&object, kernel.as_deref(), Options::default(), &mut arena).unwrap();
+    let options = LoadOptions { wants: &|_, _| true, ..LoadOptions::new(name.as_bytes()) };
+    let mut collection = Collection::create(&prepared, &options, &mut arena).unwrap();
+    let mut log = GrowingLog::new(64 << 10, 1 << 20);
+    if let Err(error) = collection.load_programs(&options, &mut arena, &mut log) {
+        panic!("{name}: {error}\n{}", String::from_utf8_lossy(log.as_bytes()));
+    }
+    then(&Loaded(&collection));
+}
+
+#[inline(never)]
+fn corelo_probed_one(value: u64) -> u64 {
+    black_box(value).wrapping_mul(3)
+}
+
+#[inline(never)]
+fn corelo_probed_two(value: u64) -> u64 {
+    black_box(value).wrapping_add(77)
+}
+
+fn call_both() {
+    assert_eq!(black_box(corelo_probed_one(black_box(5))), 15);
+    assert_eq!(black_box(corelo_probed_two(black_box(5))), 82);
+}
+
+/// Whether the kernel has links of this kind; says so where it has none.
+fn attached(multi: Multi, link: Result<Option<Link>, LinkError>) -> Option<Link> {
+    match link {
+        Err(error @ LinkError::NoMulti { multi: missed, .. }) if missed == multi => {
+            missing(&error.to_string());
+            None
+        }
+        link => Some(link.unwrap().expect("the section names a target")),
+    }
+}
+
+#[test]
+fn many_functions_of_this_program() {
+    if !has_kernel() {
+        return;
+    }
+    load("obj_uprobe_multi", |loaded| {
+        // (program, its counter, its links, what one call of both functions adds)
+        for (name, counter, multi, runs) in [
+            ("on_entry", 0, Multi::Uprobe, 2),
+            ("on_return", 1, Multi::Uprobe, 2),
+            ("by_session", 2, Multi::UprobeSession, 4),
+        ] {
+            let Some(link) = attached(multi, loaded.attach(name)) else { continue };
+            assert_eq!(loaded.hits(counter), 0, "{name}");
+            call_both();
+            assert_eq!(loaded.hits(counter), runs, "{name}");
+            call_both();
+            assert_eq!(loaded.hits(counter), 2 * runs, "{name}");
+            drop(link);
+            call_both();
+            assert_eq!(loaded.hits(counter), 2 * runs, "{name}: detached");
+            println!("{name}: {} runs", loaded.hits(counter));
+        }
+        let absent = loaded.attach("no_function").map(|_| ());
+        assert_eq!(absent, Err(LinkError::Symbol(SymbolError::Missing)));
+        let absent = loaded.attach("no_file").map(|_| ());
+        assert_eq!(absent, Err(LinkError::File { file: "the probed file", errno: Errno::ENOENT }));
+        assert!(loaded.attach("by_hand").unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_library_without_its_directory() {
+    if !has_kernel() {
+        return;
+    }
+    if let Err(errno) = symbols::find_file(Path::new("libc.so.6")) {
+        println!("skipped: no libc.so.6 in the system's directories (musl, or another layout): {errno}");
+        return;
+    }
+    load("obj_uprobe_multi", |loaded| {
+        let many = attached(Multi::Uprobe, loaded.attach("in_library"));
+        let one = match loaded.attach("one_in_library") {
+            Err(error @ (LinkError::NoProbes | LinkError::NoTracefs)) => {
+                missing(&error.to_string());
+                None
+            }
+            link => link.unwrap(),
+        };
+        // The test itself may be linked with another C library.
+        let status = std::process::Command::new("/bin/sh").args(["-c", "exit 0"]).status().unwrap();
+        assert!(status.success());
+        assert!(std::os::unix::process::parent_id() > 0);
+        println!("getppid: {} and {}", loaded.hits(3), loaded.hits(4));
+        assert!(many.is_none() || loaded.hits(3) > 0);
+        assert!(one.is_none() || loaded.hits(4) > 0);
+    });
+}
+
+#[test]
+fn many_functions_of_the_kernel() {
+    if !has_kernel() {
+        return;
+    }
+    load("obj_kprobe_multi", |loaded| {
+        for (name, counter, multi) in [
+            ("by_pattern", 0, Multi::Kprobe),
+            ("by_name", 1, Multi::Kprobe),
+            ("on_return", 2, Multi::Kprobe),
+            ("by_session", 3, Multi::KprobeSession),
+            ("by_many", 4, Multi::Kprobe),
+        ] {
+            match loaded.attach(name) {
+                // A kernel without these links, or one that does not let its functions be listed, is what this machine may
+                // have: the boots of other kernels cover them.
+                Err(
+                    error @ (LinkError::NoMulti { .. }
+                    | LinkError::NoTracefs
+                    | LinkError::Lockdown { .. }
+                    | LinkError::File { file: "available_filter_functions", .. }),
+                ) => {
+                    assert!(!matches!(error, LinkError::NoMulti { multi: missed, .. } if missed != multi), "{error}");
+                    println!("{name}: {error}");
+                }
+                link => {
+                    let link = link.unwrap().expect("the section names a target");
+                    assert!(std::process::Command::new("/bin/true").status().unwrap().success());
+                    assert!(loaded.hits(counter) > 0, "{name}");
+                    drop(link);
+                }
+            }
+        }
+        assert!(loaded.attach("by_hand").unwrap().is_none());
+    });
+}
+
+#[test]
+fn system_calls_by_name() {
+    if !has_kernel() {
+        return;
+    }
+    load("obj_ksyscall", |loaded| {
+        let links = ["on_entry", "on_return"].map(|name| (name, loaded.attach(name)));
+        for (counter, (name, link)) in links.iter().enumerate() {
+            match link {
+                // Built without kprobes: the boots of other kernels cover them.
+                Err(error @ (LinkError::NoProbes | LinkError::NoTracefs)) => println!("{name}: {error}"),
+                Err(error) => panic!("{name}: {error}"),
+                Ok(link) => {
+                    assert!(link.is_some(), "{name}");
+                    assert!(std::process::Command::new("/bin/true").status().unwrap().success());
+                    assert!(loaded.hits(counter as u32) > 0, "{name}");
+                }
+            }
+        }
+        let absent = loaded.attach("absent").map(|_| ());
+        let known = matches!(absent, Err(LinkError::NoSyscall | LinkError::NoProbes | LinkError::NoTracefs));
+        assert!(known, "{absent:?}");
+        assert!(loaded.attach("by_hand").unwrap().is_none());
+    });
+}
