@@ -177,3 +177,20 @@ fn nothing_on_the_way_uses_the_heap() {
     work();
     FORBIDDEN.set(false);
 }
+
+/// The same again where prctl(2) does not tell the auxiliary vector, as on Linux before 6.4: the page size came from
+/// /proc then, through the heap.
+#[test]
+fn nor_where_the_kernel_does_not_tell_the_auxiliary_vector() {
+    let here = std::env::current_exe().unwrap();
+    let mut strace = std::process::Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=prctl", "-e", "inject=prctl:error=EINVAL"]).arg(here);
+    match strace.args(["--exact", "nothing_on_the_way_uses_the_heap", "--nocapture"]).status() {
+        Ok(status) => assert!(status.success(), "{status}"),
+        Err(error) => {
+            let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
+            assert!(!required, "CORELO_REQUIRE_KERNEL=1 and no strace: {error}");
+            println!("skipped: needs strace: {error}");
+        }
+    }
+}
