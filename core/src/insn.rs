@@ -7,6 +7,12 @@ use crate::bytes::{Bytes, Endian, u16_bytes, u16_of, u32_bytes, u32_of};
 /// Bytes of one instruction slot.
 pub const INSN_SIZE: usize = 8;
 
+/// The slot that the byte at `byte_offset` of a code section is in, and how many whole slots lie before.
+pub(crate) fn slot_of(byte_offset: u64) -> Option<u32> {
+    // A shift: a division of 64 bits is a library routine on small processors.
+    u32::try_from(byte_offset >> INSN_SIZE.trailing_zeros()).ok()
+}
+
 /// The helper number that marks a poisoned instruction: "bad relo" (libbpf: `bpf_core_poison_insn`).
 pub const POISON_HELPER: i32 = 0x0bad_2310;
 

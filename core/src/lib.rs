@@ -72,7 +72,15 @@
 #![no_std]
 #![cfg_attr(
     test,
-    allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::expect_used, clippy::panic, reason = "tests")
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used,
+        reason = "tests"
+    )
 )]
 
 #[cfg(test)]
@@ -85,6 +93,7 @@ pub mod bytes;
 pub mod insn;
 pub mod limits;
 pub mod link;
+mod numbers;
 pub mod object;
 pub mod prepare;
 pub mod relo;

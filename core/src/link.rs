@@ -11,7 +11,8 @@ mod references;
 use zerocopy::IntoBytes;
 
 use crate::arena::{Arena, ArenaFull, Part};
-use crate::insn::{INSN_SIZE, Insn};
+use crate::insn::{INSN_SIZE, Insn, slot_of};
+use crate::numbers::{to_u32, to_usize};
 use crate::object::elf::{Rel, Symbol};
 use crate::object::{CodeSection, Declared, Function, Object, ObjectError};
 use crate::relo::patch::{Patched, patch_insn};
@@ -72,7 +73,7 @@ impl<'l> Code<'l> {
 
     /// The bytes of its section that it takes.
     fn byte_range(&self) -> (u32, u32) {
-        let size = INSN_SIZE as u32;
+        let size = to_u32(INSN_SIZE);
         (self.function.insn_start().saturating_mul(size), self.function.insn_end().saturating_mul(size))
     }
 
@@ -83,7 +84,7 @@ impl<'l> Code<'l> {
 
     /// The slot in the function of the byte `offset` of its section.
     fn insn_idx(&self, offset: u64) -> u32 {
-        u32::try_from(offset / INSN_SIZE as u64).unwrap_or(u32::MAX).saturating_sub(self.function.insn_start())
+        slot_of(offset).unwrap_or(u32::MAX).saturating_sub(self.function.insn_start())
     }
 }
 
@@ -94,11 +95,11 @@ impl<'l> Linker<'l> {
         let arena = main.arena();
         let (placements, has_calls) = self.lay_out(number, scratch)?;
         let insn_count: u32 =
-            placements.iter().map(|place| self.code(place.function as usize).function.insn_count()).sum();
-        let insns = scratch.take::<Insn>(insn_count as usize, Part::Insns).map_err(arena)?;
+            placements.iter().map(|place| self.code(to_usize(place.function)).function.insn_count()).sum();
+        let insns = scratch.take::<Insn>(to_usize(insn_count), Part::Insns).map_err(arena)?;
         let mut counts = (0, 0);
         for place in placements {
-            let code = self.code(place.function as usize);
+            let code = self.code(to_usize(place.function));
             let part = self.copy(&code, place, insns)?;
             self.apply_core_relos(&code, part, &mut counts)?;
         }
@@ -119,7 +120,7 @@ impl<'l> Linker<'l> {
         mut each: impl FnMut(usize),
     ) -> Result<(), LinkError> {
         for place in self.lay_out(number, scratch)?.0 {
-            let code = self.code(place.function as usize);
+            let code = self.code(to_usize(place.function));
             for rel in code.rels(self.object) {
                 let insn_idx = code.insn_idx(rel.offset);
                 let symbol = self.symbol(&code, insn_idx, rel)?;
@@ -148,9 +149,9 @@ impl<'l> Linker<'l> {
 
     fn copy<'i>(&self, code: &Code<'l>, place: &Placement, insns: &'i mut [Insn]) -> Result<&'i mut [Insn], LinkError> {
         let (start, end) = code.byte_range();
-        let bytes = code.text.slice(start as usize, (end - start) as usize);
-        let at = place.insn_start as usize;
-        let part = insns.get_mut(at..at.saturating_add(code.function.insn_count() as usize));
+        let bytes = code.text.slice(to_usize(start), to_usize(end.saturating_sub(start)));
+        let at = to_usize(place.insn_start);
+        let part = insns.get_mut(at..at.saturating_add(to_usize(code.function.insn_count())));
         let missing = code.error(0, LinkCause::Object(ObjectError::BadFunction { symbol: code.function.symbol() }));
         let (Some(bytes), Some(part)) = (bytes, part) else { return Err(missing) };
         part.as_mut_bytes().copy_from_slice(bytes.data());
@@ -162,7 +163,7 @@ impl<'l> Linker<'l> {
         for (relo_idx, records) in code.section.core_relos(self.object).range(start, end) {
             let Some(relo) = records.core_relo(relo_idx) else { continue };
             let insn_idx = code.insn_idx(u64::from(relo.insn_off));
-            if !relo.insn_off.is_multiple_of(INSN_SIZE as u32) {
+            if !relo.insn_off.is_multiple_of(to_u32(INSN_SIZE)) {
                 return Err(code.error(insn_idx, LinkCause::Misaligned { relo_idx }));
             }
             let Some(decision) = self.decisions.of(&relo) else { continue };
@@ -170,12 +171,12 @@ impl<'l> Linker<'l> {
                 Verdict::Value | Verdict::Poison => {}
                 verdict => return Err(code.error(insn_idx, LinkCause::Undecided { relo_idx, verdict })),
             }
-            let at = insns.get_mut(insn_idx as usize..).unwrap_or(&mut []);
+            let at = insns.get_mut(to_usize(insn_idx)..).unwrap_or(&mut []);
             let patched = patch_insn(at, decision, self.object.endian())
                 .map_err(|error| code.error(insn_idx, LinkCause::Patch { relo_idx, error }))?;
             match patched {
-                Patched::Value => counts.0 += 1,
-                Patched::Poison => counts.1 += 1,
+                Patched::Value => counts.0 = counts.0.wrapping_add(1),
+                Patched::Poison => counts.1 = counts.1.wrapping_add(1),
             }
         }
         Ok(())

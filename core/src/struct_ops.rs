@@ -7,6 +7,7 @@
 use core::fmt;
 
 use crate::btf::{BtfError, Kind, Member, TypeId, Types};
+use crate::numbers::to_usize;
 use crate::object::{Declared, Map, MapOrigin, Object, ObjectError, rels_of};
 
 /// Why a struct_ops table does not fit the kernel. Members are numbered in the object's struct.
@@ -174,9 +175,9 @@ impl<'t> Tables<'t> {
         for (number, member) in (0u32..).zip(local.members()) {
             let byte_offset = member.bit_offset / 8;
             let local_size = self.local.byte_size(member.type_id)?;
-            let start = byte_offset as usize;
+            let start = to_usize(byte_offset);
             // A section of zeros only may be left out of the file.
-            let bytes = data.get(start..start.saturating_add(local_size as usize)).unwrap_or(&[]);
+            let bytes = data.get(start..start.saturating_add(to_usize(local_size))).unwrap_or(&[]);
             let program = self.program_at(map, byte_offset)?;
             let name = self.local.string(member.name_off)?;
             let found = (0u32..).zip(target.members()).find(|(_, other)| self.kernel.string_is(other.name_off, name));
@@ -218,7 +219,7 @@ impl<'t> Tables<'t> {
         mut program: impl FnMut(&mut [u8], usize),
     ) -> Result<(), StructOpsError> {
         self.walk(map, ops, |_, offset, content| {
-            let start = ops.data_offset.saturating_add(offset) as usize;
+            let start = to_usize(ops.data_offset.saturating_add(offset));
             let room = value.get_mut(start..).unwrap_or_default();
             match content {
                 Content::Bytes(bytes) => {

@@ -8,6 +8,7 @@ use core::fmt;
 use super::TypeId;
 use super::header::MAGIC;
 use crate::bytes::{Bytes, Endian};
+use crate::numbers::{to_u32, to_usize};
 
 /// Bytes of the header up to and with `line_info_len`.
 const SHORT_HEADER: u32 = 24;
@@ -142,7 +143,7 @@ impl<'obj> BtfExt<'obj> {
         let list = |info: Info, at: usize| -> Result<InfoList<'obj>, ExtError> {
             let find = || {
                 let offset = usize::try_from(section.u32(at)?).ok()?;
-                let len = usize::try_from(section.u32(at + 4)?).ok()?;
+                let len = usize::try_from(section.u32(at.wrapping_add(4))?).ok()?;
                 body.slice(offset, len)
             };
             InfoList::parse(info, find().ok_or(ExtError::OutOfBounds { info })?)
@@ -179,14 +180,14 @@ impl<'obj> InfoList<'obj> {
         let parsed = Self { record_size, entries };
         let mut rest = parsed.sections();
         loop {
-            let offset = rest.offset as u32;
+            let offset = to_u32(rest.offset);
             let Some(section) = rest.next() else { break };
             if section.count == 0 {
                 return Err(ExtError::Truncated { info, offset });
             }
         }
         if rest.offset != entries.len() {
-            return Err(ExtError::Truncated { info, offset: rest.offset as u32 });
+            return Err(ExtError::Truncated { info, offset: to_u32(rest.offset) });
         }
         Ok(parsed)
     }
@@ -211,7 +212,7 @@ impl<'obj> InfoList<'obj> {
     /// How many records there are in all.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.sections().map(|section| section.count as usize).sum()
+        self.sections().map(|section| to_usize(section.count)).sum()
     }
 }
 
@@ -284,9 +285,9 @@ impl<'obj> SectionRecords<'obj> {
     fn lower_bound(&self, insn_off: u32) -> u32 {
         let (mut low, mut high) = (0, self.count);
         while low < high {
-            let middle = low + (high - low) / 2;
+            let middle = low.midpoint(high);
             if self.insn_off(middle).is_some_and(|found| found < insn_off) {
-                low = middle + 1;
+                low = middle.saturating_add(1);
             } else {
                 high = middle;
             }

@@ -2,6 +2,7 @@
 
 use super::error::{BtfError, Section};
 use crate::bytes::{Bytes, Endian};
+use crate::numbers::{to_u64, to_usize};
 
 /// The first two bytes of `.BTF` and of `.BTF.ext`, as an integer of the blob's byte order.
 pub(crate) const MAGIC: u16 = 0xeb9f;
@@ -75,16 +76,16 @@ impl Extents {
         let has_layout = header_len >= LAYOUT_HEADER;
         let known_len = if has_layout { LAYOUT_HEADER } else { SHORT_HEADER };
         for offset in known_len..header_len {
-            if head.u8(offset as usize) != Some(0) {
+            if head.u8(to_usize(offset)) != Some(0) {
                 return Err(BtfError::UnknownHeaderField { offset });
             }
         }
 
         let extent = |at: usize| -> Result<(u32, u32), BtfError> {
-            Ok((head.u32(at).ok_or(truncated)?, head.u32(at + 4).ok_or(truncated)?))
+            Ok((head.u32(at).ok_or(truncated)?, head.u32(at.wrapping_add(4)).ok_or(truncated)?))
         };
         let place = |section: Section, (offset, len): (u32, u32)| -> Result<(u32, u32), BtfError> {
-            let ends = u64::from(offset).saturating_add(u64::from(len)) <= body_len as u64;
+            let ends = u64::from(offset).saturating_add(u64::from(len)) <= to_u64(body_len);
             let start = header_len.checked_add(offset).filter(|_| ends);
             Ok((start.ok_or(BtfError::SectionOutOfBounds { section, offset, len })?, len))
         };

@@ -3,10 +3,11 @@
 //! Types are of different lengths, so finding one by id means walking. The index holds the offset of every
 //! `stride`-th type, four bytes each; from there at most `stride - 1` records are stepped over.
 
-use super::rows::Rows;
+use super::rows::{self, Rows, Stride};
 use super::{Array, Btf, BtfError, Kind, Type, TypeId};
 use crate::arena::{Arena, Part};
 use crate::limits::MAX_CHAIN;
+use crate::numbers::to_u32;
 
 /// Types per entry of the index over a kernel's BTF, where the caller does not choose: 16 KB for 126,000 types.
 pub const DEFAULT_STRIDE: u32 = 32;
@@ -20,7 +21,7 @@ pub struct Types<'a> {
     btf: Btf<'a>,
     offsets: &'a [u32],
     rows: Rows,
-    stride: u32,
+    stride: Stride,
     count: u32,
     pointer_size: u8,
     base: Option<&'a Types<'a>>,
@@ -38,16 +39,16 @@ impl<'a> Types<'a> {
         arena: &mut Arena<'a>,
         part: Part,
     ) -> Result<Self, BtfError> {
-        let stride = stride.max(1);
+        let stride = rows::stride(stride);
         let mut offsets = arena.grow::<u32>(part);
         let mut offset = 0;
         let mut count = 0u32;
         while offset < btf.types.len() {
-            if count.is_multiple_of(stride) {
-                offsets.push(offset as u32)?;
+            if count.is_multiple_of(stride.get()) {
+                offsets.push(to_u32(offset))?;
             }
             let id = btf.first_id.wrapping_add(count);
-            let truncated = BtfError::TypeTruncated { id: TypeId(id), offset: offset as u32 };
+            let truncated = BtfError::TypeTruncated { id: TypeId(id), offset: to_u32(offset) };
             let [_, info, _] = btf.types.u32x3(offset).ok_or(truncated)?;
             let next = offset.checked_add(btf.record_len(info, offset, id)?).ok_or(truncated)?;
             if next > btf.types.len() {
@@ -65,7 +66,7 @@ impl<'a> Types<'a> {
         btf: Btf<'a>,
         offsets: &'a [u32],
         rows: Rows,
-        (stride, count): (u32, u32),
+        (stride, count): (Stride, u32),
         pointer_size: u8,
         base: Option<&'a Types<'a>>,
     ) -> Self {
@@ -144,7 +145,7 @@ impl<'a> Types<'a> {
         let mut offset = usize::try_from(*self.offsets.get(entry).ok_or(missing)?).map_err(|_| missing)?;
         for before in (0..steps).rev() {
             let at = id.0.wrapping_sub(before).wrapping_sub(1);
-            let truncated = BtfError::TypeTruncated { id: TypeId(at), offset: offset as u32 };
+            let truncated = BtfError::TypeTruncated { id: TypeId(at), offset: to_u32(offset) };
             let [_, info, _] = self.btf.types.u32x3(offset).ok_or(truncated)?;
             offset = offset.saturating_add(self.btf.record_len(info, offset, at)?);
         }

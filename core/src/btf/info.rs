@@ -3,6 +3,7 @@
 //! Since 2026 the kernel has 24 bits of `vlen` (0-23) and 7 of kind (24-30); before, 16 (0-15) and 5 (24-28). The bits
 //! between were unused and zero, so one pair of masks reads both. Bit 31 is `kind_flag` (UAPI: `linux/btf.h`).
 
+use crate::numbers::{low_u8, widened};
 use core::fmt;
 
 const VLEN_MASK: u32 = 0x00ff_ffff;
@@ -188,13 +189,13 @@ impl Info {
     #[must_use]
     pub const fn new(kind: Kind, vlen: u32, kind_flag: bool) -> Self {
         let flag = if kind_flag { KIND_FLAG } else { 0 };
-        Self(flag | ((kind.number() as u32) << KIND_SHIFT) | (vlen & VLEN_MASK))
+        Self(flag | (widened(kind.number()) << KIND_SHIFT) | (vlen & VLEN_MASK))
     }
 
     /// The number of the kind, 0 to 127.
     #[must_use]
     pub const fn kind_number(self) -> u8 {
-        ((self.0 >> KIND_SHIFT) & KIND_MASK) as u8
+        low_u8((self.0 >> KIND_SHIFT) & KIND_MASK)
     }
 
     /// The kind.

@@ -9,9 +9,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::index::Types;
 use super::info::Kind;
 use super::pass::{Found, Pass};
+use super::rows;
 use super::strings::essential;
 use super::{Btf, BtfError, TypeId};
 use crate::arena::Arena;
+use crate::numbers::to_usize;
 
 /// What the kernel puts before a name that an object gives.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -43,6 +45,11 @@ impl Prefix {
             Self::Iter => b"bpf_iter_",
             Self::StructOps => b"bpf_struct_ops_",
         }
+    }
+
+    #[expect(clippy::as_conversions, reason = "the number of a variant, as declared")]
+    const fn number(self) -> u8 {
+        self as u8
     }
 
     const fn from_number(number: u8) -> Self {
@@ -88,7 +95,7 @@ impl Query {
             name_at: u32::try_from(name_at).ok()?,
             name_len: u16::try_from(name_len).ok()?,
             kind: core_class(kind).number(),
-            prefix: prefix as u8,
+            prefix: prefix.number(),
             owner,
         })
     }
@@ -100,7 +107,7 @@ impl Query {
     }
 
     fn name<'n>(&self, names: &'n [u8]) -> &'n [u8] {
-        let start = self.name_at as usize;
+        let start = to_usize(self.name_at);
         names.get(start..start.saturating_add(usize::from(self.name_len))).unwrap_or(&[])
     }
 
@@ -255,7 +262,7 @@ impl<'q> Questions<'q> {
         stride: u32,
         arena: &mut Arena<'a>,
     ) -> Result<Answers<'a>, BtfError> {
-        let Found { types, answers, visited } = Pass::run(self, btf, base, stride.max(1), arena)?;
+        let Found { types, answers, visited } = Pass::run(self, btf, base, rows::stride(stride), arena)?;
         let candidates: &'a mut [Candidate] = <[Candidate]>::mut_from_bytes(answers.as_mut_bytes()).unwrap_or_default();
         candidates.sort_unstable_by_key(|candidate| (candidate.owner, candidate.id));
         Ok(Answers { types, candidates, visited })

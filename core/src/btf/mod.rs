@@ -28,6 +28,7 @@ pub use sanitize::KernelBtfFeatures;
 pub use types::{Array, Enumerator, Member, Param, SectionVar, Type};
 
 use crate::bytes::{Bytes, Endian};
+use crate::numbers::{to_u32, to_usize};
 use info::{KNOWN_KINDS, SHAPES, Shape};
 
 /// Bytes of a type that every kind has: name, info, size or type.
@@ -194,12 +195,12 @@ impl<'btf> Btf<'btf> {
 
     /// The type with this id at `offset` of the type section, and the offset of the next one.
     pub(crate) fn type_at(&self, offset: usize, id: u32) -> Result<(Type<'btf>, usize), BtfError> {
-        let truncated = || BtfError::TypeTruncated { id: TypeId(id), offset: offset as u32 };
+        let truncated = || BtfError::TypeTruncated { id: TypeId(id), offset: to_u32(offset) };
         let fixed = self.types.u32x3(offset).ok_or_else(truncated)?;
         let len = self.record_len(fixed[1], offset, id)?;
         let record = self.types.slice(offset, len).ok_or_else(truncated)?;
         let tail = record.tail(FIXED).ok_or_else(truncated)?;
-        Ok((Type::new(TypeId(id), fixed, tail), offset + len))
+        Ok((Type::new(TypeId(id), fixed, tail), offset.wrapping_add(len)))
     }
 
     /// Bytes of the record at `offset`, whose info word is given. They may reach beyond the section.
@@ -208,11 +209,12 @@ impl<'btf> Btf<'btf> {
         let info = Info(info);
         let shape = self.shape(info.kind_number()).ok_or(BtfError::UnknownKind {
             id: TypeId(id),
-            offset: offset as u32,
+            offset: to_u32(offset),
             kind: info.kind_number(),
         })?;
         // At most 12 + 255 + 255 * 2^24, below 2^32.
-        Ok(FIXED + usize::from(shape.once) + usize::from(shape.each).wrapping_mul(info.vlen() as usize))
+        let items = usize::from(shape.each).wrapping_mul(to_usize(info.vlen()));
+        Ok(FIXED.wrapping_add(usize::from(shape.once)).wrapping_add(items))
     }
 
     #[inline]
@@ -221,9 +223,8 @@ impl<'btf> Btf<'btf> {
             return SHAPES.get(usize::from(kind)).copied();
         }
         // struct btf_layout { u8 info_sz; u8 elem_sz; u16 flags; }
-        let at = usize::from(kind) * 4;
-        self.layout.slice(at, 4)?;
-        let shape = Shape { once: self.layout.u8(at)?, each: self.layout.u8(at + 1)? };
+        let shape = self.layout.slice(usize::from(kind).wrapping_mul(4), 4)?;
+        let shape = Shape { once: shape.u8(0)?, each: shape.u8(1)? };
         // As libbpf: types consist of whole words.
         (shape.once.is_multiple_of(4) && shape.each.is_multiple_of(4)).then_some(shape)
     }

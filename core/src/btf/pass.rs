@@ -18,9 +18,10 @@ use zerocopy::FromBytes;
 use super::index::Types;
 use super::info::{Info, Kind};
 use super::lookup::{LONG_NAMES, LONG_STARTS, Questions};
-use super::rows::{CURSORS, Rows};
+use super::rows::{CURSORS, Rows, Stride};
 use super::{Btf, BtfError, FIXED, TypeId};
 use crate::arena::{Arena, ArenaFull, Part};
+use crate::numbers::{low_u8, to_u32, to_usize};
 use step::{Cursor, Len, Pending, Step, Steps, UNKNOWN_STEP};
 
 /// A microcontroller does one thing after the other: nothing is gained there by cutting, and flash is dear.
@@ -69,7 +70,7 @@ impl<'a> Pass<'_, '_, 'a> {
         questions: &Questions<'_>,
         btf: Btf<'a>,
         base: Option<&'a Types<'a>>,
-        stride: u32,
+        stride: Stride,
         arena: &mut Arena<'a>,
     ) -> Result<Found<'a>, BtfError> {
         let words = arena.left() / 4;
@@ -94,7 +95,7 @@ impl<'a> Pass<'_, '_, 'a> {
     }
 
     /// Walks over segments if that can be, else over the whole.
-    fn walk(&mut self, stride: u32) -> Result<Rows, BtfError> {
+    fn walk(&mut self, stride: Stride) -> Result<Rows, BtfError> {
         let steps = self.steps();
         #[cfg(not(all(target_arch = "arm", target_os = "none")))]
         if let Some(cursors) = self.cut() {
@@ -123,7 +124,7 @@ impl<'a> Pass<'_, '_, 'a> {
         cursors: &mut [Cursor<'a>],
         steps: &Steps,
         pending: &mut Pending,
-        stride: u32,
+        stride: Stride,
     ) -> Result<(), BtfError> {
         while cursors.iter().any(|cursor| !cursor.is_done()) {
             for cursor in &mut *cursors {
@@ -139,7 +140,7 @@ impl<'a> Pass<'_, '_, 'a> {
         cursor: &mut Cursor<'a>,
         steps: &Steps,
         pending: &mut Pending,
-        stride: u32,
+        stride: Stride,
     ) -> Result<(), BtfError> {
         let types = (cursor.words, self.btf.endian());
         let done = cursor.count % stride;
@@ -147,7 +148,7 @@ impl<'a> Pass<'_, '_, 'a> {
             self.push_index(cursor.offset())?;
         }
         let mut len = Len::NONE;
-        for _ in done..stride {
+        for _ in done..stride.get() {
             if cursor.is_done() {
                 break;
             }
@@ -167,12 +168,12 @@ impl<'a> Pass<'_, '_, 'a> {
     fn look_at(&mut self, pending: &Pending, len: Len) -> Result<Len, BtfError> {
         let (words, _) = self.btf.types.data().as_chunks();
         let (endian, own_strings) = (self.btf.endian(), self.btf.strings.data());
-        let word = |at: u32| words.get(at as usize).map_or(0, |&word| endian.word(word));
+        let word = |at: u32| words.get(to_usize(at)).map_or(0, |&word| endian.word(word));
         let mut wanted = 0u64;
         for (place, &info_at) in pending.info_at.iter().enumerate().take(usize::from(len.0)) {
             let name_off = word(info_at.wrapping_sub(1));
             let name = match name_off.checked_sub(self.btf.first_string) {
-                Some(own) => own_strings.get(own as usize..),
+                Some(own) => own_strings.get(to_usize(own)..),
                 None => self.strings_from(name_off),
             };
             let may_want = name.and_then(|name| name.first_chunk()).is_some_and(|&bytes| {
@@ -181,12 +182,12 @@ impl<'a> Pass<'_, '_, 'a> {
             wanted |= u64::from(may_want) << place;
         }
         while wanted != 0 {
-            let place = wanted.trailing_zeros() as usize;
+            let place = to_usize(wanted.trailing_zeros());
             wanted &= wanted.wrapping_sub(1);
             let (Some(&info_at), Some(&number)) = (pending.info_at.get(place), pending.numbers.get(place)) else {
                 continue;
             };
-            let segment = self.ends.iter().take_while(|&&end| end <= info_at).count() as u32;
+            let segment = to_u32(self.ends.iter().take_while(|&&end| end <= info_at).count());
             let Some(name) = self.name(word(info_at.wrapping_sub(1))) else { continue };
             if is_int(word(info_at)) {
                 self.note_long(name, word(info_at.wrapping_add(1)), segment);
@@ -206,8 +207,8 @@ impl<'a> Pass<'_, '_, 'a> {
         let id = TypeId(self.btf.first_id.wrapping_add(count));
         let kind = self.btf.types.u32x3(offset).map(|[_, info, _]| Info(info).kind_number());
         match kind.filter(|&kind| self.btf.shape(kind).is_none()) {
-            Some(kind) => BtfError::UnknownKind { id, offset: offset as u32, kind },
-            None => BtfError::TypeTruncated { id, offset: offset as u32 },
+            Some(kind) => BtfError::UnknownKind { id, offset: to_u32(offset), kind },
+            None => BtfError::TypeTruncated { id, offset: to_u32(offset) },
         }
     }
 
@@ -217,7 +218,7 @@ impl<'a> Pass<'_, '_, 'a> {
         for (upper, step) in (0u8..=255).zip(&mut steps) {
             let number = Info(u32::from(upper) << 24).kind_number();
             let Some(shape) = self.btf.shape(number) else { continue };
-            let once = (FIXED as u32).wrapping_add(u32::from(shape.once));
+            let once = to_u32(FIXED).wrapping_add(u32::from(shape.once));
             // Among the integers is the one whose size is that of a pointer.
             let look = number == Kind::Int.number() || (number < 32 && self.questions.want_kind(number));
             *step = Step { once: once / 4, each: shape.each / 4, look: u8::from(look) };
@@ -243,7 +244,7 @@ impl<'a> Pass<'_, '_, 'a> {
             && matches!(byte_size, 4 | 8)
             && LONG_NAMES.contains(&name)
         {
-            self.long = Some((segment, byte_size as u8));
+            self.long = Some((segment, low_u8(byte_size)));
         }
     }
 
@@ -260,7 +261,7 @@ impl<'a> Pass<'_, '_, 'a> {
     fn push_index(&mut self, offset: usize) -> Result<(), BtfError> {
         let end = self.area.len().wrapping_sub(self.answers_len);
         match self.area.get_mut(self.index_len) {
-            Some(entry) if self.index_len < end => *entry = offset as u32,
+            Some(entry) if self.index_len < end => *entry = to_u32(offset),
             _ => return Err(self.full(1, Part::KernelIndex)),
         }
         self.index_len = self.index_len.wrapping_add(1);
@@ -277,9 +278,9 @@ impl<'a> Pass<'_, '_, 'a> {
     }
 
     /// Words of the index, however the blob was cut: what an arena must hold does not depend on what a guess was worth.
-    fn index_words(&self, count: u32, stride: u32) -> usize {
+    fn index_words(&self, count: u32, stride: Stride) -> usize {
         let spare = if self.is_worth_cutting() { SPARE } else { 0 };
-        (count.div_ceil(stride) as usize).saturating_add(spare)
+        to_usize(count.div_ceil(stride.get())).saturating_add(spare)
     }
 
     /// Moves the answers next to the index, of `index_len` words, and says what ids the types in them have.
@@ -292,7 +293,7 @@ impl<'a> Pass<'_, '_, 'a> {
         let answers = self.area.get_mut(index_len..).unwrap_or_default();
         for answer in answers.get_mut(..self.answers_len).unwrap_or_default().chunks_exact_mut(2) {
             let [_, id] = answer else { continue };
-            let segment = (*id >> SEGMENT_SHIFT) as usize;
+            let segment = to_usize(*id >> SEGMENT_SHIFT);
             let number = (*id & ((1 << SEGMENT_SHIFT) - 1)).wrapping_add(rows.start(segment));
             *id = self.btf.with_gaps(self.btf.first_id.wrapping_add(number));
         }

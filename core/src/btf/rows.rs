@@ -7,6 +7,17 @@
 //! segment 0: a b c d     segment 1: p q     segment 2: x y z     index: a p x b q y c z d
 //! ```
 
+use crate::numbers::to_usize;
+use core::num::NonZeroU32;
+
+/// Every how many types there is an entry.
+pub(super) type Stride = NonZeroU32;
+
+/// What a caller asks for: 0 is as 1.
+pub(super) fn stride(wanted: u32) -> Stride {
+    Stride::new(wanted).unwrap_or(Stride::MIN)
+}
+
 /// How many cursors walk at once over a large blob.
 pub(super) const CURSORS: usize = if super::pass::IS_CUT_HERE { 3 } else { 1 };
 
@@ -28,13 +39,13 @@ impl Rows {
     };
 
     /// Segments of so many types each, of which every `stride`-th has an entry.
-    pub(super) fn new(counts: [u32; CURSORS], stride: u32) -> Self {
+    pub(super) fn new(counts: [u32; CURSORS], stride: Stride) -> Self {
         let mut end = 0u32;
         let ends = counts.map(|count| {
             end = end.wrapping_add(count);
             end
         });
-        Self { ends, lens: counts.map(|count| count.div_ceil(stride)) }
+        Self { ends, lens: counts.map(|count| count.div_ceil(stride.get())) }
     }
 
     /// How many types there are.
@@ -48,7 +59,7 @@ impl Rows {
     }
 
     /// The entry from which the type with this number is found, and how many types lie between.
-    pub(super) fn find(&self, number: u32, stride: u32) -> (usize, u32) {
+    pub(super) fn find(&self, number: u32, stride: Stride) -> (usize, u32) {
         let segment = self.ends.iter().take_while(|&&end| end <= number).count();
         let within = number.wrapping_sub(self.start(segment));
         let row = within / stride;
@@ -56,7 +67,7 @@ impl Rows {
         for (other, &len) in self.lens.iter().enumerate() {
             // In the rows before, and in the same row before it.
             let rows = if other < segment { row.saturating_add(1) } else { row };
-            entry = entry.saturating_add(len.min(rows) as usize);
+            entry = entry.saturating_add(to_usize(len.min(rows)));
         }
         (entry, within % stride)
     }
@@ -84,14 +95,14 @@ mod tests {
 
     #[test]
     fn finds_every_type_in_segments_of_any_length() {
-        for stride in [1, 2, 3, 8] {
+        for stride in [1, 2, 3, 8].map(stride) {
             for code in 0..9 * 9 * 9 {
                 let counts = [code % 9, code / 9 % 9, code / 81];
-                let (rows, (index, len)) = (Rows::new(counts, stride), written(counts, stride));
+                let (rows, (index, len)) = (Rows::new(counts, stride), written(counts, stride.get()));
                 assert_eq!(rows.count(), counts.iter().sum());
                 for number in 0..rows.count() {
                     let (entry, steps) = rows.find(number, stride);
-                    assert!(entry < len && steps < stride, "{counts:?} {stride} {number}");
+                    assert!(entry < len && steps < stride.get(), "{counts:?} {stride} {number}");
                     assert_eq!(index[entry] + steps, number, "{counts:?} {stride}");
                 }
             }
@@ -100,9 +111,10 @@ mod tests {
 
     #[test]
     fn one_segment_is_a_plain_index() {
+        let eight = stride(8);
         for number in 0..100 {
-            assert_eq!(Rows::PLAIN.find(number, 8), ((number / 8) as usize, number % 8));
-            assert_eq!(Rows::new([100, 0, 0], 8).find(number, 8), Rows::PLAIN.find(number, 8));
+            assert_eq!(Rows::PLAIN.find(number, eight), ((number / 8) as usize, number % 8));
+            assert_eq!(Rows::new([100, 0, 0], eight).find(number, eight), Rows::PLAIN.find(number, eight));
         }
     }
 }

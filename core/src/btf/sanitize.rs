@@ -28,6 +28,7 @@ use super::header::MAGIC;
 use super::{Btf, BtfError, FIXED, Info, Kind, Type, TypeId, Types};
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::bytes::{Bytes, Endian, u16_bytes, u32_bytes};
+use crate::numbers::{to_u32, to_usize};
 
 /// What BTF a kernel takes: a set of the constants, joined by [`with`](Self::with).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +182,20 @@ const GLOBAL: u32 = 1;
 const EXTERN: u32 = 2;
 /// Bytes of a variable's entry in a DATASEC, and of a member and an enumerator of 64 bits.
 const ITEM: usize = 12;
+/// Bytes of a parameter, and of an enumerator.
+const PARAM: usize = 8;
+// Words of a type, by where in it they are. What follows the fixed ones is a variable's linkage, an integer's encoding.
+const NAME: usize = 0;
+const INFO: usize = 4;
+const SIZE: usize = 8;
+const TYPE: usize = SIZE;
+const LINKAGE: usize = FIXED;
+const ENCODING: usize = FIXED;
+// Words of an item: variable, offset and size in a DATASEC; name, type and offset of a member; name and value halves of
+// an enumerator; name and type of a parameter.
+const FIRST: usize = 0;
+const SECOND: usize = 4;
+const THIRD: usize = 8;
 
 /// Whether the kernel is to be given other bytes than the object's.
 ///
@@ -195,7 +210,7 @@ pub fn needs_change(
     let mut edit = Edit::new(types.btf(), None);
     let work = Work { types, layout, features, additions };
     work.run(&mut edit)?;
-    Ok(edit.is_changed || additions.types() > 0)
+    Ok(edit.is_changed || additions.types_len() > 0)
 }
 
 /// Bytes of the changed copy that [`sanitize`] makes.
@@ -228,8 +243,8 @@ pub fn sanitize<'a>(
     additions.write(btf, features, copy);
     let types_len = btf.types_len();
     let (own_types, rest) =
-        copy.get_mut(HEADER as usize..).and_then(|body| body.split_at_mut_checked(types_len)).unwrap_or_default();
-    let own_strings = rest.get_mut(additions.types() * ADDED..).unwrap_or_default();
+        copy.get_mut(to_usize(HEADER)..).and_then(|body| body.split_at_mut_checked(types_len)).unwrap_or_default();
+    let own_strings = rest.get_mut(additions.types_len()..).unwrap_or_default();
     let mut edit = Edit::new(btf, Some((own_types, own_strings)));
     Work { types, layout, features, additions }.run(&mut edit)?;
     Ok(copy)
@@ -277,7 +292,7 @@ impl Additions {
             })
         };
         let added_int = add(has_ksyms && int.is_none());
-        let int_name_len = if added_int.is_some() { INT_NAME.len() as u32 } else { 0 };
+        let int_name_len = if added_int.is_some() { to_u32(INT_NAME.len()) } else { 0 };
         let needs_names = has_extern_functions || !features.has(KernelBtfFeatures::FUNC);
         Ok(Self {
             int: int.or(added_int),
@@ -289,8 +304,10 @@ impl Additions {
         })
     }
 
-    fn types(&self) -> usize {
-        [self.adds_int, self.dummy.is_some(), self.placeholder.is_some()].into_iter().filter(|&added| added).count()
+    /// Bytes of the types that are added.
+    fn types_len(&self) -> usize {
+        let is_added = [self.adds_int, self.dummy.is_some(), self.placeholder.is_some()];
+        is_added.map(|added| if added { ADDED } else { 0 }).iter().sum()
     }
 
     fn strings(&self) -> impl Iterator<Item = &'static [u8]> {
@@ -303,23 +320,24 @@ impl Additions {
     }
 
     fn blob_len(&self, btf: Btf<'_>) -> usize {
-        let added = self.types() * ADDED + self.strings().map(<[u8]>::len).sum::<usize>();
+        let strings_len: usize = self.strings().map(<[u8]>::len).sum();
         // Both sections may be the whole blob: on a 32-bit host the sum need not fit.
-        (HEADER as usize + added).saturating_add(btf.types_len()).saturating_add(btf.strings().len())
+        let own_len = btf.types_len().saturating_add(btf.strings().len());
+        own_len.saturating_add(to_usize(HEADER)).saturating_add(self.types_len()).saturating_add(strings_len)
     }
 
     /// Writes the whole blob, the object's own parts as they are.
     fn write(&self, btf: Btf<'_>, features: KernelBtfFeatures, copy: &mut [u8]) {
         let endian = btf.endian();
-        let types_len = (btf.types_len() + self.types() * ADDED) as u32;
-        let strings_len = (copy.len() as u32).saturating_sub(HEADER).saturating_sub(types_len);
+        let types_len = to_u32(btf.types_len().saturating_add(self.types_len()));
+        let strings_len = to_u32(copy.len()).saturating_sub(HEADER).saturating_sub(types_len);
         let mut out = Writer { left: copy, endian };
         out.bytes(&u16_bytes(MAGIC, endian));
         out.bytes(&[1, 0]);
         out.words(&[HEADER, 0, types_len, types_len, strings_len]);
         out.bytes(btf.types.data());
 
-        let int_name = btf.strings().len() as u32;
+        let int_name = to_u32(btf.strings().len());
         let int_info = Info::new(Kind::Int, 0, false).0;
         if self.adds_int {
             out.words(&[int_name, int_info, 4, 1 << 24 | 32]);
@@ -333,7 +351,7 @@ impl Additions {
             }
         }
         if self.placeholder.is_some() {
-            let name_len = if self.adds_dummy_name { DUMMY_NAME.len() as u32 } else { 0 };
+            let name_len = if self.adds_dummy_name { to_u32(DUMMY_NAME.len()) } else { 0 };
             out.words(&[self.dummy_name.saturating_add(name_len), int_info, 1, 8]);
         }
         out.bytes(btf.strings());
@@ -382,15 +400,17 @@ impl<'e> Edit<'e> {
         self.copy.is_none() && self.is_changed
     }
 
-    fn word(&self, at: usize) -> u32 {
+    fn word(&self, record: usize, field: usize) -> u32 {
         let types = self.copy.as_ref().map_or(self.own, |(types, _)| Bytes::new(types, self.own.endian()));
-        types.u32(at).unwrap_or(0)
+        types.u32(record.wrapping_add(field)).unwrap_or(0)
     }
 
-    fn put(&mut self, at: usize, value: u32) {
-        self.is_changed |= self.word(at) != value;
+    /// Sets the word `field` of the type or item that starts at `record`.
+    fn put(&mut self, record: usize, field: usize, value: u32) {
+        self.is_changed |= self.word(record, field) != value;
         if let Some((types, _)) = &mut self.copy
-            && let Some(place) = types.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<4>())
+            && let Some(place) =
+                types.get_mut(record.wrapping_add(field)..).and_then(|tail| tail.first_chunk_mut::<4>())
         {
             *place = u32_bytes(value, self.own.endian());
         }
@@ -399,15 +419,16 @@ impl<'e> Edit<'e> {
     /// Replaces bytes of the object's own string at `offset`, where `mend` wants another one.
     fn mend_string(&mut self, offset: u32, mend: impl Fn(usize, u8) -> u8) {
         if let Some((_, strings)) = &mut self.copy {
-            let string = strings.get_mut(offset as usize..).unwrap_or_default();
+            let string = strings.get_mut(to_usize(offset)..).unwrap_or_default();
             for (position, byte) in string.iter_mut().take_while(|byte| **byte != 0).enumerate() {
                 *byte = mend(position, *byte);
             }
         }
     }
 
-    /// Brings the entries of a DATASEC into the order of their offsets.
+    /// Brings the entries of the DATASEC at `at` into the order of their offsets.
     fn sort_variables(&mut self, at: usize, count: usize) {
+        let at = at.wrapping_add(FIXED);
         let endian = self.own.endian();
         let offset = |entry: &[u8; ITEM]| {
             let entry = Bytes::new(entry, endian);
@@ -466,11 +487,11 @@ impl<L: ObjectLayout> Work<'_, '_, L> {
                 name => self.fix_section(edit, at, ty, name),
             },
             Kind::Func if ty.linkage() == GLOBAL && self.layout.is_hidden_function(self.types.name(ty)?) => {
-                edit.put(at + 4, Info::new(Kind::Func, STATIC, false).0);
+                edit.put(at, INFO, Info::new(Kind::Func, STATIC, false).0);
                 Ok(())
             }
             Kind::Func if ty.linkage() == EXTERN => {
-                edit.put(at + 4, Info::new(Kind::Func, GLOBAL, false).0);
+                edit.put(at, INFO, Info::new(Kind::Func, GLOBAL, false).0);
                 self.name_params(edit, ty.type_id())
             }
             _ => Ok(()),
@@ -482,9 +503,9 @@ impl<L: ObjectLayout> Work<'_, '_, L> {
         let lacks_places = ty.byte_size() == 0 || is_kconfig;
         if lacks_places {
             let size = self.layout.section_size(name).filter(|&size| size != 0);
-            edit.put(at + 8, size.ok_or(SanitizeError::NoSection { id: ty.id() })?);
+            edit.put(at, SIZE, size.ok_or(SanitizeError::NoSection { id: ty.id() })?);
         }
-        for (entry, listed) in entries(at).zip(ty.section_vars()) {
+        for (entry, listed) in items(at, ITEM).zip(ty.section_vars()) {
             let variable = self.types.get(listed.type_id)?;
             if variable.kind() != Kind::Var {
                 return Err(SanitizeError::NotVariable { section: ty.id(), found: variable.id() });
@@ -495,44 +516,44 @@ impl<L: ObjectLayout> Work<'_, '_, L> {
             let missing = SanitizeError::NoSymbol { section: ty.id(), variable: variable.id() };
             let placed = self.layout.variable(name, self.types.name(&variable)?).ok_or(missing)?;
             if lacks_places {
-                edit.put(entry + 4, placed.byte_offset);
+                edit.put(entry, SECOND, placed.byte_offset);
             }
-            let linkage_at = self.types.place(variable.id())? + FIXED;
+            let variable_at = self.types.place(variable.id())?;
             if is_kconfig {
-                edit.put(linkage_at, GLOBAL);
+                edit.put(variable_at, LINKAGE, GLOBAL);
             } else if placed.is_hidden {
-                edit.put(linkage_at, STATIC);
+                edit.put(variable_at, LINKAGE, STATIC);
             }
         }
-        edit.sort_variables(at + FIXED, ty.vlen() as usize);
+        edit.sort_variables(at, to_usize(ty.vlen()));
         Ok(())
     }
 
     fn fix_ksyms(&self, edit: &mut Edit<'_>, at: usize, ty: &Type<'_>) -> Result<(), SanitizeError> {
-        edit.put(at + 8, ty.vlen().saturating_mul(4));
-        for ((number, entry), listed) in (0u32..).zip(entries(at)).zip(ty.section_vars()) {
+        edit.put(at, SIZE, ty.vlen().saturating_mul(4));
+        for ((number, entry), listed) in (0u32..).zip(items(at, ITEM)).zip(ty.section_vars()) {
             let symbol = self.types.get(listed.type_id)?;
             match (symbol.kind(), self.additions.dummy) {
-                (Kind::Func, Some(dummy)) => edit.put(entry, dummy),
+                (Kind::Func, Some(dummy)) => edit.put(entry, FIRST, dummy),
                 (Kind::Var, _) => {
                     let symbol_at = self.types.place(symbol.id())?;
-                    edit.put(symbol_at + 8, self.additions.int.unwrap_or(0));
-                    edit.put(symbol_at + FIXED, GLOBAL);
+                    edit.put(symbol_at, TYPE, self.additions.int.unwrap_or(0));
+                    edit.put(symbol_at, LINKAGE, GLOBAL);
                 }
                 _ => return Err(SanitizeError::NotVariable { section: ty.id(), found: symbol.id() }),
             }
-            edit.put(entry + 4, number.saturating_mul(4));
-            edit.put(entry + 8, 4);
+            edit.put(entry, SECOND, number.saturating_mul(4));
+            edit.put(entry, THIRD, 4);
         }
         Ok(())
     }
 
     /// A global function's parameters must have names; those of a declaration may lack them.
     fn name_params(&self, edit: &mut Edit<'_>, prototype: TypeId) -> Result<(), SanitizeError> {
-        let at = self.types.place(prototype)? + FIXED;
-        for (number, param) in (0usize..).zip(self.types.get(prototype)?.params()) {
+        let at = self.types.place(prototype)?;
+        for (param_at, param) in items(at, PARAM).zip(self.types.get(prototype)?.params()) {
             if param.name_off == 0 && param.type_id != TypeId::VOID {
-                edit.put(at + number * 8, self.additions.dummy_name);
+                edit.put(param_at, FIRST, self.additions.dummy_name);
             }
         }
         Ok(())
@@ -542,7 +563,6 @@ impl<L: ObjectLayout> Work<'_, '_, L> {
     fn replace(&self, edit: &mut Edit<'_>, at: usize, ty: &Type<'_>) -> Result<(), SanitizeError> {
         use KernelBtfFeatures as F;
         let lacks = |feature| !self.features.has(feature);
-        let info_at = at + 4;
         match ty.kind() {
             Kind::Var if lacks(F::DATASEC) => to_byte(edit, at),
             Kind::DeclTag if lacks(F::DECL_TAG) => to_byte(edit, at),
@@ -552,30 +572,30 @@ impl<L: ObjectLayout> Work<'_, '_, L> {
                 edit.mend_string(ty.name_off(), |position, byte| if position == 0 { b'_' } else { byte });
             }
             Kind::FuncProto if lacks(F::FUNC) => {
-                edit.put(info_at, Info::new(Kind::Enum, ty.vlen(), false).0);
-                edit.put(at + 8, 4);
+                edit.put(at, INFO, Info::new(Kind::Enum, ty.vlen(), false).0);
+                edit.put(at, SIZE, 4);
                 // An enumerator must have a name; a parameter may lack it.
-                for (number, _) in (0usize..).zip(ty.params()).filter(|(_, param)| param.name_off == 0) {
-                    edit.put(at + FIXED + number * 8, self.additions.dummy_name);
+                for (param_at, _) in items(at, PARAM).zip(ty.params()).filter(|(_, param)| param.name_off == 0) {
+                    edit.put(param_at, FIRST, self.additions.dummy_name);
                 }
             }
-            Kind::Func if lacks(F::FUNC) => edit.put(info_at, Info::new(Kind::Typedef, 0, false).0),
-            Kind::Func if lacks(F::GLOBAL_FUNC) => edit.put(info_at, Info::new(Kind::Func, STATIC, false).0),
+            Kind::Func if lacks(F::FUNC) => edit.put(at, INFO, Info::new(Kind::Typedef, 0, false).0),
+            Kind::Func if lacks(F::GLOBAL_FUNC) => edit.put(at, INFO, Info::new(Kind::Func, STATIC, false).0),
             Kind::Float if lacks(F::FLOAT) => {
                 // `float` is no name for a struct.
-                edit.put(at, 0);
-                edit.put(info_at, Info::new(Kind::Struct, 0, false).0);
+                edit.put(at, NAME, 0);
+                edit.put(at, INFO, Info::new(Kind::Struct, 0, false).0);
             }
             Kind::TypeTag if lacks(F::TYPE_TAG) => {
-                edit.put(at, 0);
-                edit.put(info_at, Info::new(Kind::Const, 0, false).0);
+                edit.put(at, NAME, 0);
+                edit.put(at, INFO, Info::new(Kind::Const, 0, false).0);
             }
-            Kind::Enum if lacks(F::ENUM64) => edit.put(info_at, Info::new(Kind::Enum, ty.vlen(), false).0),
+            Kind::Enum if lacks(F::ENUM64) => edit.put(at, INFO, Info::new(Kind::Enum, ty.vlen(), false).0),
             Kind::Enum64 if lacks(F::ENUM64) => {
-                edit.put(info_at, Info::new(Kind::Union, ty.vlen(), false).0);
-                for entry in entries(at).take(ty.vlen() as usize) {
-                    edit.put(entry + 4, self.additions.placeholder.unwrap_or(0));
-                    edit.put(entry + 8, 0);
+                edit.put(at, INFO, Info::new(Kind::Union, ty.vlen(), false).0);
+                for entry in items(at, ITEM).take(to_usize(ty.vlen())) {
+                    edit.put(entry, SECOND, self.additions.placeholder.unwrap_or(0));
+                    edit.put(entry, THIRD, 0);
                 }
             }
             _ => {}
@@ -584,17 +604,17 @@ impl<L: ObjectLayout> Work<'_, '_, L> {
     }
 
     fn section_to_struct(&self, edit: &mut Edit<'_>, at: usize, ty: &Type<'_>) -> Result<(), SanitizeError> {
-        edit.put(at + 4, Info::new(Kind::Struct, ty.vlen(), false).0);
+        edit.put(at, INFO, Info::new(Kind::Struct, ty.vlen(), false).0);
         edit.mend_string(ty.name_off(), |_, byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' });
-        for entry in entries(at).take(ty.vlen() as usize) {
-            let (id, byte_offset) = (edit.word(entry), edit.word(entry + 4));
+        for entry in items(at, ITEM).take(to_usize(ty.vlen())) {
+            let (id, byte_offset) = (edit.word(entry, FIRST), edit.word(entry, SECOND));
             let name = match self.additions.dummy {
                 Some(dummy) if dummy == id => self.additions.dummy_name,
                 _ => self.types.get(TypeId(id))?.name_off(),
             };
-            edit.put(entry, name);
-            edit.put(entry + 4, id);
-            edit.put(entry + 8, byte_offset.saturating_mul(8));
+            edit.put(entry, FIRST, name);
+            edit.put(entry, SECOND, id);
+            edit.put(entry, THIRD, byte_offset.saturating_mul(8));
         }
         Ok(())
     }
@@ -602,12 +622,12 @@ impl<L: ObjectLayout> Work<'_, '_, L> {
 
 /// An integer of one byte: any larger one might not fit where the type is used.
 fn to_byte(edit: &mut Edit<'_>, at: usize) {
-    edit.put(at + 4, Info::new(Kind::Int, 0, false).0);
-    edit.put(at + 8, 1);
-    edit.put(at + FIXED, 8);
+    edit.put(at, INFO, Info::new(Kind::Int, 0, false).0);
+    edit.put(at, SIZE, 1);
+    edit.put(at, ENCODING, 8);
 }
 
-/// Where the items of 12 bytes of the type at `at` start.
-fn entries(at: usize) -> impl Iterator<Item = usize> {
-    (at + FIXED..).step_by(ITEM)
+/// Where the items of the type at `at` start, which are of `item_len` bytes each.
+fn items(at: usize, item_len: usize) -> impl Iterator<Item = usize> {
+    (at.wrapping_add(FIXED)..).step_by(item_len)
 }

@@ -22,6 +22,7 @@ use super::{Btf, BtfError, FIXED, Kind, Type, TypeId, Types};
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::bytes::{Endian, u32_bytes};
 use crate::limits::MAX_CHAIN;
+use crate::numbers::low_u8;
 
 /// Why a module's BTF cannot be put onto this base. Ids are those of the distilled base.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -214,7 +215,7 @@ struct Wanted {
 
 impl Wanted {
     fn kind(&self) -> Kind {
-        Kind::from_number(self.kind as u8)
+        Kind::from_number(low_u8(self.kind))
     }
 
     /// Notes a type of the base that has the name.
@@ -416,7 +417,7 @@ impl Moved<'_> {
             Kind::Struct | Kind::Union => {
                 for (at, member) in (FIXED..).step_by(12).zip(ty.members()) {
                     put(at, self.string(member.name_off)?);
-                    put(at + 4, self.id(member.type_id.0));
+                    put(at.wrapping_add(4), self.id(member.type_id.0));
                 }
             }
             Kind::Enum | Kind::Enum64 => {
@@ -429,7 +430,7 @@ impl Moved<'_> {
                 put(8, self.id(ty.size_or_type()));
                 for (at, param) in (FIXED..).step_by(8).zip(ty.params()) {
                     put(at, self.string(param.name_off)?);
-                    put(at + 4, self.id(param.type_id.0));
+                    put(at.wrapping_add(4), self.id(param.type_id.0));
                 }
             }
             Kind::Datasec => {

@@ -16,7 +16,7 @@ use core::fmt::{self, Write as _};
 /// ```
 #[must_use]
 pub fn essential_len(name: &[u8]) -> usize {
-    name.windows(5).rposition(is_flavour_separator).map_or(name.len(), |before| before + 1)
+    name.windows(5).rposition(is_flavour_separator).map_or(name.len(), |before| before.wrapping_add(1))
 }
 
 /// The name without its flavour.

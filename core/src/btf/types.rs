@@ -2,6 +2,7 @@
 
 use super::{Info, Kind, TypeId};
 use crate::bytes::Bytes;
+use crate::numbers::low_u8;
 
 /// A view of one type: the fixed words, and the bytes that its kind appends.
 #[derive(Clone, Copy, Debug)]
@@ -97,19 +98,19 @@ impl<'btf> Type<'btf> {
     /// The encoding bits of an integer: 1 signed, 2 char, 4 bool.
     #[must_use]
     pub fn int_encoding(&self) -> u8 {
-        ((self.int_word() >> 24) & 0x0f) as u8
+        low_u8(self.int_word() >> 24) & 0x0f
     }
 
     /// The bit offset of an old bitfield-style integer; 0 for any other integer.
     #[must_use]
     pub fn int_bit_offset(&self) -> u8 {
-        ((self.int_word() >> 16) & 0xff) as u8
+        low_u8(self.int_word() >> 16)
     }
 
     /// The number of value bits of an integer.
     #[must_use]
     pub fn int_bits(&self) -> u8 {
-        (self.int_word() & 0xff) as u8
+        low_u8(self.int_word())
     }
 
     /// The array's element, index type and length.
@@ -132,7 +133,7 @@ impl<'btf> Type<'btf> {
         let [name_off, type_id, offset] = self.item(number)?;
         // With kind_flag the top 8 bits are the bitfield's size (UAPI: BTF_MEMBER_BITFIELD_SIZE).
         let (bit_offset, bitfield_size) =
-            if self.kind_flag() { (offset & 0x00ff_ffff, (offset >> 24) as u8) } else { (offset, 0) };
+            if self.kind_flag() { (offset & 0x00ff_ffff, low_u8(offset >> 24)) } else { (offset, 0) };
         Some(Member { name_off, type_id: TypeId(type_id), bit_offset, bitfield_size })
     }
 

@@ -2,6 +2,7 @@
 
 use crate::arena::{Arena, Part};
 use crate::bytes::{Endian, u32_bytes};
+use crate::numbers::to_usize;
 
 use super::{Code, LinkError, Linker, Placement};
 
@@ -21,12 +22,13 @@ impl<'l> Linker<'l> {
             records.range(start, end)
         };
         let list = if is_func { self.object.ext().func_info } else { self.object.ext().line_info };
-        let record_size = list.record_size() as usize;
-        let count: usize = placements.iter().map(|place| records_of(&self.code(place.function as usize)).count()).sum();
+        let record_size = to_usize(list.record_size());
+        let count: usize =
+            placements.iter().map(|place| records_of(&self.code(to_usize(place.function))).count()).sum();
         let bytes = scratch.take::<u8>(count.saturating_mul(record_size), part).map_err(self.code(0).arena())?;
         let mut copies = bytes.chunks_exact_mut(record_size.max(1));
         for place in placements {
-            let code = self.code(place.function as usize);
+            let code = self.code(to_usize(place.function));
             for (number, records) in records_of(&code) {
                 let Some(record) = records.record(number) else { continue };
                 let Some(copy) = copies.next() else { break };
@@ -35,7 +37,7 @@ impl<'l> Linker<'l> {
                 write_u32(copy, place.insn_start.saturating_add(insn_idx), self.object.endian());
             }
         }
-        Ok((bytes, record_size as u32))
+        Ok((bytes, list.record_size()))
     }
 }
 

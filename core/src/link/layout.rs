@@ -5,6 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::arena::{Arena, Part};
 use crate::insn::{INSN_SIZE, Insn, pseudo};
 use crate::limits::MAX_PROGRAM_INSNS;
+use crate::numbers::{to_u32, to_usize};
 use crate::object::{CodeSection, exception_callback};
 
 use super::{Code, LinkCause, LinkError, Linker};
@@ -33,7 +34,7 @@ impl<'l> Linker<'l> {
         let main = self.code(number);
         let arena = main.arena();
         let mut placements = scratch.grow::<Placement>(Part::Layout);
-        placements.push(Placement { function: number as u32, insn_start: 0, parent: 0, resume: 0 }).map_err(arena)?;
+        placements.push(Placement { function: to_u32(number), insn_start: 0, parent: 0, resume: 0 }).map_err(arena)?;
         let mut end = main.function.insn_count();
         let (mut current, mut insn_idx, mut code) = (0u32, 0u32, main);
         let mut has_calls = false;
@@ -48,20 +49,20 @@ impl<'l> Linker<'l> {
                 },
                 None => {
                     // A function's end: on with its caller, after the call.
-                    let place = placements.as_slice().get(current as usize).copied();
+                    let place = placements.as_slice().get(to_usize(current)).copied();
                     let Some(place) = place else { break };
                     (current, insn_idx) = (place.parent, place.resume);
-                    let parent = placements.as_slice().get(current as usize).map_or(0, |place| place.function);
-                    code = self.code(parent as usize);
+                    let parent = placements.as_slice().get(to_usize(current)).map_or(0, |place| place.function);
+                    code = self.code(to_usize(parent));
                     continue;
                 }
             };
             has_calls = true;
-            if placements.as_slice().iter().any(|place| place.function as usize == callee) {
+            if placements.as_slice().iter().any(|place| to_usize(place.function) == callee) {
                 continue;
             }
-            let place = Placement { function: callee as u32, insn_start: end, parent: current, resume: insn_idx };
-            current = placements.len() as u32;
+            let place = Placement { function: to_u32(callee), insn_start: end, parent: current, resume: insn_idx };
+            current = to_u32(placements.len());
             placements.push(place).map_err(arena)?;
             code = self.code(callee);
             insn_idx = 0;
@@ -151,19 +152,19 @@ impl<'l> Linker<'l> {
     pub(super) fn apply_calls(&self, placements: &[Placement], insns: &mut [Insn]) -> Result<(), LinkError> {
         let endian = self.object.endian();
         for place in placements {
-            let code = self.code(place.function as usize);
+            let code = self.code(to_usize(place.function));
             let mut insn_idx = 0;
             while insn_idx < code.function.insn_count() {
                 let Some(compiled) = code.insn(insn_idx) else { break };
                 let at = place.insn_start.saturating_add(insn_idx);
                 if let Some(callee) = self.callee(&code, insn_idx, compiled)? {
-                    let target = placements.iter().find(|place| place.function as usize == callee);
+                    let target = placements.iter().find(|place| to_usize(place.function) == callee);
                     let target = target.map_or(0, |place| place.insn_start);
-                    if let Some(insn) = insns.get_mut(at as usize) {
+                    if let Some(insn) = insns.get_mut(to_usize(at)) {
                         insn.set_imm(target.wrapping_sub(at).wrapping_sub(1).cast_signed(), endian);
                     }
                 }
-                insn_idx += if compiled.is_ld_imm64() { 2 } else { 1 };
+                insn_idx = insn_idx.saturating_add(if compiled.is_ld_imm64() { 2 } else { 1 });
             }
         }
         Ok(())

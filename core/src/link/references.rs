@@ -4,6 +4,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::arena::{Arena, Part};
 use crate::insn::{Insn, pseudo};
+use crate::numbers::to_usize;
 use crate::object::elf::Symbol;
 use crate::object::{ARENA, ARENA_SECTION, CodeSection, Extern, ExternKind, Map, MapOrigin};
 
@@ -21,6 +22,13 @@ pub enum ReferenceKind {
     ExternLoad,
     /// A call of an extern; the number is the extern's.
     ExternCall,
+}
+
+impl ReferenceKind {
+    #[expect(clippy::as_conversions, reason = "the number of a variant, as declared")]
+    const fn number(self) -> u16 {
+        self as u16
+    }
 }
 
 /// An instruction whose immediate the loader fills in.
@@ -63,15 +71,15 @@ impl<'l> Linker<'l> {
     ) -> Result<&'s [Reference], LinkError> {
         let mut references = scratch.grow::<Reference>(Part::References);
         for place in placements {
-            let code = self.code(place.function as usize);
+            let code = self.code(to_usize(place.function));
             for rel in code.rels(self.object) {
                 let insn_idx = code.insn_idx(rel.offset);
                 let symbol = self.symbol(&code, insn_idx, rel)?;
-                let at = place.insn_start.saturating_add(insn_idx) as usize;
-                let Some(pair) = insns.get_mut(at..) else { continue };
+                let slot = place.insn_start.saturating_add(insn_idx);
+                let Some(pair) = insns.get_mut(to_usize(slot)..) else { continue };
                 let applied = self.apply_reference(pair, &symbol).map_err(|cause| code.error(insn_idx, cause))?;
                 if let Some((kind, number)) = applied {
-                    let reference = Reference { insn_idx: at as u32, number, kind: kind as u16 };
+                    let reference = Reference { insn_idx: slot, number, kind: kind.number() };
                     references.push(reference).map_err(code.arena())?;
                 }
             }

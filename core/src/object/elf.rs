@@ -12,6 +12,7 @@ use elf::{ElfBytes, section::SectionHeader};
 
 use super::error::ObjectError;
 use crate::bytes::{Bytes, Endian};
+use crate::numbers::{high_u32, to_u32, to_usize};
 
 /// `EM_BPF`, which the `elf` crate has under the same number.
 const EM_BPF: u16 = elf::abi::EM_BPF;
@@ -38,7 +39,7 @@ impl<'obj> Name<'obj> {
     const NONE: Self = Self { tail: &[] };
 
     fn at(table: &'obj [u8], offset: u32) -> Option<Self> {
-        Some(Self { tail: table.get(offset as usize..).filter(|tail| !tail.is_empty())? })
+        Some(Self { tail: table.get(to_usize(offset)..).filter(|tail| !tail.is_empty())? })
     }
 
     fn bytes(self) -> &'obj [u8] {
@@ -191,7 +192,7 @@ impl<'obj> Rels<'obj> {
     pub(crate) fn get(&self, number: usize) -> Option<Rel> {
         let at = number.checked_mul(REL_SIZE)?;
         let info = self.entries.u64(at.checked_add(8)?)?;
-        Some(Rel { offset: self.entries.u64(at)?, symbol: (info >> 32) as u32 })
+        Some(Rel { offset: self.entries.u64(at)?, symbol: high_u32(info) })
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = Rel> + use<'obj> {
@@ -206,9 +207,9 @@ impl<'obj> Rels<'obj> {
     pub(crate) fn lower_bound(&self, offset: u64) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
-            let middle = low + (high - low) / 2;
+            let middle = low.midpoint(high);
             if self.get(middle).is_some_and(|rel| rel.offset < offset) {
-                low = middle + 1;
+                low = middle.saturating_add(1);
             } else {
                 high = middle;
             }
@@ -237,7 +238,7 @@ impl<'obj> Elf<'obj> {
         let names_index = u32::from(file.ehdr.e_shstrndx);
         let strings = |section: u32| -> Result<&'obj [u8], ObjectError> {
             let bad = ObjectError::BadSection { section };
-            let header = headers.get(section as usize).map_err(|_| bad)?;
+            let header = headers.get(to_usize(section)).map_err(|_| bad)?;
             let bytes = section_bytes(data, &header).ok_or(bad)?;
             // Every name in a table whose last byte is NUL ends within it.
             if bytes.last() == Some(&0) { Ok(bytes) } else { Err(bad) }
@@ -261,7 +262,7 @@ impl<'obj> Elf<'obj> {
     }
 
     pub(crate) fn section_count(&self) -> u32 {
-        self.headers.len() as u32
+        to_u32(self.headers.len())
     }
 
     fn symbol_table(&self) -> SymbolTable<'obj, AnyEndian> {
@@ -273,12 +274,12 @@ impl<'obj> Elf<'obj> {
     }
 
     pub(crate) fn symbol_count(&self) -> u32 {
-        self.symbol_table().len() as u32
+        to_u32(self.symbol_table().len())
     }
 
     pub(crate) fn section(&self, index: u32) -> Result<Section<'obj>, ObjectError> {
         let bad = ObjectError::BadSection { section: index };
-        let header = self.headers.get(index as usize).map_err(|_| bad)?;
+        let header = self.headers.get(to_usize(index)).map_err(|_| bad)?;
         let name = Name::at(self.section_names, header.sh_name).ok_or(bad)?;
         let data = section_bytes(self.data, &header).ok_or(bad)?;
         Ok(Section { index, header, name, data: Bytes::new(data, self.endian) })
@@ -302,7 +303,7 @@ impl<'obj> Elf<'obj> {
 
     pub(crate) fn symbol(&self, index: u32) -> Result<Symbol<'obj>, ObjectError> {
         let bad = ObjectError::BadSymbol { symbol: index };
-        let symbol = self.symbol_table().get(index as usize).map_err(|_| bad)?;
+        let symbol = self.symbol_table().get(to_usize(index)).map_err(|_| bad)?;
         let name =
             if symbol.st_name == 0 { Name::NONE } else { Name::at(self.symbol_names, symbol.st_name).ok_or(bad)? };
         let is_undefined = symbol.st_shndx == SHN_UNDEF;

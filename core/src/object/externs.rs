@@ -104,7 +104,7 @@ pub(super) fn read<'buf>(
         } else {
             0
         };
-        if externs.len() >= usize::from(u16::MAX) - 1 {
+        if externs.len().saturating_add(1) >= usize::from(u16::MAX) {
             return Err(ObjectError::TooMany);
         }
         externs.push(Extern {

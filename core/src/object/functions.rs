@@ -9,7 +9,8 @@ use super::error::ObjectError;
 use crate::arena::{Arena, Part};
 use crate::btf::ext::{InfoList, SectionRecords};
 use crate::bytes::Bytes;
-use crate::insn::INSN_SIZE;
+use crate::insn::{INSN_SIZE, slot_of};
+use crate::numbers::{low_u32, to_u32, to_u64, to_usize};
 
 /// A section with code, and where its records are.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -130,7 +131,7 @@ impl CodeSection {
 /// A piece of the file.
 fn piece<'obj>(object: &Object<'obj>, at: u32, len: u32) -> Bytes<'obj> {
     let file = Bytes::new(object.bytes(), object.endian());
-    file.slice(at as usize, len as usize).unwrap_or(Bytes::new(&[], object.endian()))
+    file.slice(to_usize(at), to_usize(len)).unwrap_or(Bytes::new(&[], object.endian()))
 }
 
 /// Where a piece of the file is in it.
@@ -162,8 +163,8 @@ impl<'obj> SortedRels<'obj> {
 
     /// The entry of the instruction in slot `insn_idx`.
     pub(crate) fn of_insn(self, insn_idx: u32) -> Option<Rel> {
-        let offset = u64::from(insn_idx) * INSN_SIZE as u64;
-        self.range(offset, offset + 1).next()
+        let offset = u64::from(insn_idx).wrapping_mul(to_u64(INSN_SIZE));
+        self.range(offset, offset.wrapping_add(1)).next()
     }
 }
 
@@ -176,7 +177,7 @@ pub(crate) struct Records<'obj> {
 
 impl<'obj> Records<'obj> {
     fn at(list: InfoList<'obj>, place: u32, is_sorted: bool) -> Self {
-        let records = place.checked_sub(1).and_then(|offset| list.at(offset as usize));
+        let records = place.checked_sub(1).and_then(|offset| list.at(to_usize(offset)));
         Self { records, is_sorted }
     }
 
@@ -284,7 +285,7 @@ fn attach_records(
             code.get_mut(at)
                 .is_some_and(|section| object.section_name(section.section()) == name && *place_of(section) == 0)
         };
-        let mut found = (cursor..code.len().min(cursor + STEPS)).find(|&at| is_it(code, at));
+        let mut found = (cursor..code.len().min(cursor.saturating_add(STEPS))).find(|&at| is_it(code, at));
         if found.is_none() {
             let table = match by_name {
                 Some(table) => table,
@@ -293,14 +294,14 @@ fn attach_records(
             let hash = u64::from(name_hash(name));
             let start = table.partition_point(|&entry| entry < hash << 32);
             let same = table.get(start..).unwrap_or(&[]).iter().take_while(|&&entry| entry >> 32 == hash);
-            found = same.map(|&entry| (entry as u32) as usize).find(|&at| is_it(code, at));
+            found = same.map(|&entry| to_usize(low_u32(entry))).find(|&at| is_it(code, at));
         }
         let Some(section) = found.and_then(|at| code.get_mut(at)) else { continue };
-        *place_of(section) = (offset as u32).saturating_add(1);
+        *place_of(section) = to_u32(offset).saturating_add(1);
         if records.is_sorted() {
             section.flags |= sorted_flag;
         }
-        cursor = found.map_or(cursor, |at| at + 1);
+        cursor = found.map_or(cursor, |at| at.wrapping_add(1));
     }
     Ok(())
 }
@@ -329,8 +330,7 @@ fn function(object: &Object<'_>, code: &[CodeSection], symbol: &Symbol<'_>) -> R
     let bad = ObjectError::BadFunction { symbol: symbol.index };
     let end = symbol.value.checked_add(symbol.size).ok_or(bad)?;
     let whole = |bytes: u64| -> Result<u32, ObjectError> {
-        let size = INSN_SIZE as u64;
-        if bytes.is_multiple_of(size) { u32::try_from(bytes / size).map_err(|_| bad) } else { Err(bad) }
+        slot_of(bytes).filter(|_| bytes.is_multiple_of(to_u64(INSN_SIZE))).ok_or(bad)
     };
     if end > object.elf().section(section)?.size() || symbol.size == 0 {
         return Err(bad);

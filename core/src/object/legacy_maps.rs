@@ -30,7 +30,7 @@ pub(super) fn read(
     for symbol in object.elf().symbols() {
         let symbol = symbol?;
         if symbol.section == Some(section.index) && !symbol.is_section() && !symbol.is_named(b"") {
-            count += 1;
+            count = count.wrapping_add(1);
         }
     }
     // In the size of a pointer: a division of 64 bits is a library routine on small processors. What is no such size is
@@ -50,7 +50,7 @@ pub(super) fn read(
             section.data.slice(at, definition_size)
         };
         let definition = find().ok_or(bad)?;
-        let word = |number: usize| definition.u32(number * 4).unwrap_or(0);
+        let word = |number: usize| definition.u32(number.wrapping_mul(4)).unwrap_or(0);
         let mut map = Map::new(MapOrigin::Legacy, section.index, symbol.value);
         map.name = symbol.index;
         map.map_type = word(0);

@@ -8,6 +8,7 @@ use super::externs::Extern;
 use super::{Object, legacy_maps};
 use crate::arena::{Arena, Growing, Part};
 use crate::btf::{Kind, Member, Type, TypeId, Types};
+use crate::numbers::to_usize;
 
 /// What a map comes from.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -194,7 +195,7 @@ impl Map {
     /// The number of the map that is the model of those in this one.
     #[must_use]
     pub fn inner(&self) -> Option<usize> {
-        (self.inner != 0).then(|| usize::from(self.inner) - 1)
+        usize::from(self.inner).checked_sub(1)
     }
 
     /// The section that it stands in.
@@ -217,7 +218,7 @@ impl Map {
             MapOrigin::StructOps => {
                 let section = object.elf().section(self.section).map_or(&[][..], |section| section.data.data());
                 let start = usize::try_from(self.section_offset).unwrap_or(usize::MAX);
-                let end = start.saturating_add(self.value_size as usize);
+                let end = start.saturating_add(to_usize(self.value_size));
                 section.get(start..end).unwrap_or(&[])
             }
             MapOrigin::Btf if self.map_type == ARENA => {
@@ -443,7 +444,7 @@ impl Definition<'_> {
         let mut inner = None;
         for (number, member) in (0..).zip(definition.members()) {
             let bad = ObjectError::BadMapAttribute { id: self.var, member: number };
-            let is_last = number + 1 == definition.vlen();
+            let is_last = number.wrapping_add(1) == definition.vlen();
             match self.local.string(member.name_off)? {
                 b"type" => map.map_type = self.number(&member).ok_or(bad)?,
                 b"max_entries" => map.max_entries = self.number(&member).ok_or(bad)?,

@@ -28,6 +28,7 @@ use crate::arena::{Arena, Part};
 use crate::btf::ext::BtfExt;
 use crate::btf::{Btf, Kind, Types};
 use crate::bytes::Endian;
+use crate::numbers::to_usize;
 use elf::Elf;
 
 /// A BPF object file, borrowed.
@@ -107,7 +108,7 @@ impl<'obj> Object<'obj> {
 
     /// Where the strings of `.BTF` start in the file.
     pub(crate) fn strings_at(&self) -> usize {
-        self.btf.map_or(0, |btf| self.btf_at.saturating_add(btf.strings_at() as usize))
+        self.btf.map_or(0, |btf| self.btf_at.saturating_add(to_usize(btf.strings_at())))
     }
 
     /// The licence, up to its first NUL or the end of its section; empty where the object has none.
@@ -214,7 +215,7 @@ impl<'buf> Declared<'buf> {
     #[must_use]
     pub fn parts(&self) -> [(Part, usize); 3] {
         [
-            (Part::Functions, size_of_val(self.code) + size_of_val(self.functions)),
+            (Part::Functions, size_of_val(self.code).wrapping_add(size_of_val(self.functions))),
             (Part::Maps, size_of_val(self.maps)),
             (Part::Externs, size_of_val(self.externs)),
         ]

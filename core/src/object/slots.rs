@@ -105,6 +105,6 @@ impl<'buf> Declared<'buf> {
     /// The number of the function that starts at byte `offset` of a section.
     pub(crate) fn function_of(&self, section: u32, offset: u64) -> Option<usize> {
         let code = self.code.binary_search_by_key(&section, CodeSection::section).ok()?;
-        self.function_at(code, u32::try_from(offset / crate::insn::INSN_SIZE as u64).ok()?)
+        self.function_at(code, crate::insn::slot_of(offset)?)
     }
 }

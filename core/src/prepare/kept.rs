@@ -11,6 +11,7 @@ use super::queries::InModule;
 use super::{Options, PrepareError};
 use crate::arena::Arena;
 use crate::btf::lookup::Answers;
+use crate::numbers::to_u64;
 use crate::object::Object;
 use crate::relo::resolve::Decisions;
 
@@ -85,6 +86,6 @@ fn fingerprint(bytes: &[u8]) -> u64 {
             *lane = mix(*lane, u64::from_le_bytes(*word));
         }
     }
-    let end = tail.iter().fold(bytes.len() as u64, |end, &byte| mix(end, u64::from(byte)));
+    let end = tail.iter().fold(to_u64(bytes.len()), |end, &byte| mix(end, u64::from(byte)));
     lanes.iter().fold(end, |end, &lane| mix(end ^ (end >> 31), lane))
 }

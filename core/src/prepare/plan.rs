@@ -3,6 +3,7 @@
 use crate::arena::{Arena, Part};
 use crate::btf::lookup::{Query, Questions};
 use crate::btf::{Btf, TypeId, Types};
+use crate::numbers::to_usize;
 use crate::object::{Declared, Object, ObjectError};
 use crate::relo::resolve::Deciding;
 use crate::tailor::Needs;
@@ -96,7 +97,7 @@ impl<'a> Plan<'a> {
     #[must_use]
     pub fn first_question(&self) -> Option<Question> {
         let owner = self.queries.iter().map(Query::owner).min()?;
-        let number = (owner & !OWNER_MASK) as usize;
+        let number = to_usize(owner & !OWNER_MASK);
         Some(match owner & OWNER_MASK {
             OWNER_EXTERN => Question::Extern(number),
             OWNER_ATTACH => Question::Attach(number),

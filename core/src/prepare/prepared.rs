@@ -291,14 +291,14 @@ impl<'a> Prepared<'a> {
             .answers
             .as_ref()
             .map_or((0, 0), |answers| (answers.types().index_bytes(), size_of_val(answers.candidates())));
-        let queries = self.queries_len * size_of::<Query>();
+        let queries = self.queries_len.wrapping_mul(size_of::<Query>());
         let decisions = size_of_val(self.decisions.list());
         self.declared.parts().into_iter().chain([
             (Part::LocalIndex, local),
             (Part::Queries, queries),
             (Part::Decisions, decisions),
             (Part::KernelIndex, index),
-            (Part::Candidates, candidates + size_of_val(self.in_modules)),
+            (Part::Candidates, candidates.wrapping_add(size_of_val(self.in_modules))),
         ])
     }
 }

@@ -6,6 +6,7 @@ use crate::arena::{Arena, Part};
 use crate::btf::lookup::{Answers, Prefix, Query};
 use crate::btf::strings::essential_len;
 use crate::btf::{Kind, TypeId, Types};
+use crate::numbers::to_u32;
 use crate::object::section_name::{self, AttachBtf};
 use crate::object::{Declared, Extern, ExternKind, Function, Map, MapOrigin, Object, ObjectError};
 use crate::relo::compat::{Pair, types_are_compat};
@@ -59,7 +60,7 @@ pub(super) fn unanswered<'a>(
     let mut open = arena.grow::<InModule>(Part::Candidates);
     let entry = |owner: u32| InModule { owner, id: 0, module: VMLINUX, is_incompatible: 0 };
     for (number, function) in declared.programs() {
-        let owner = OWNER_ATTACH | number as u32;
+        let owner = OWNER_ATTACH | to_u32(number);
         let Some(wanted) = attach_btf(object, declared, function) else { continue };
         let is_answered = !answers.of(owner).is_empty();
         if wanted.module.map_or(!is_answered, |module| module != b"vmlinux") {

@@ -1,7 +1,7 @@
 //! Every CO-RE relocation of an object, and what it does to its instruction.
 
 use crate::btf::ext::CoreRelo;
-use crate::insn::{INSN_SIZE, Insn};
+use crate::insn::{Insn, slot_of};
 use crate::object::{CodeSection, Function};
 use crate::relo::patch::{PatchError, Patched, patch_insn};
 use crate::relo::resolve::{Decision, Verdict};
@@ -22,7 +22,7 @@ impl<'a> Prepared<'a> {
     fn relocation(&self, code: usize, section: &CodeSection, relo_idx: u32, relo: CoreRelo) -> Option<Relocation<'_>> {
         let decision = self.decisions.of(&relo)?;
         let text = section.text(&self.object);
-        let slot = relo.insn_off / INSN_SIZE as u32;
+        let slot = slot_of(u64::from(relo.insn_off))?;
         let compiled = Insn::read(text, slot)?;
         let slots = if compiled.is_ld_imm64() { 2 } else { 1 };
         let mut insns = [compiled, Insn::read(text, slot.saturating_add(1)).unwrap_or_default()];
@@ -45,7 +45,7 @@ impl<'a> Prepared<'a> {
             function,
             section: section.section(),
             relo_idx,
-            insn_idx: slot - start,
+            insn_idx: slot.wrapping_sub(start),
             relo,
             decision,
             outcome,

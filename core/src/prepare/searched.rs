@@ -3,6 +3,7 @@
 use crate::arena::Arena;
 use crate::btf::lookup::{Answers, Questions};
 use crate::btf::{Btf, Types};
+use crate::numbers::to_usize;
 use crate::object::{Declared, Object};
 use crate::relo::resolve::{Deciding, VMLINUX};
 
@@ -54,7 +55,7 @@ impl<'a> Searched<'a> {
             for open in in_modules.iter_mut().filter(|open| open.module == VMLINUX) {
                 let Some(found) = answers.of(open.owner).first() else { continue };
                 if open.owner & OWNER_MASK == OWNER_EXTERN {
-                    let ext = declared.externs.get((open.owner & !OWNER_MASK) as usize);
+                    let ext = declared.externs.get(to_usize(open.owner & !OWNER_MASK));
                     let fits = ext.is_some_and(|ext| extern_is_compatible(local, ext, answers.types(), found.id));
                     open.is_incompatible = u16::from(!fits);
                 }

@@ -173,7 +173,7 @@ fn bitfield_place(bit_offset: u32, bit_size: u32, declared_byte_size: u32) -> Op
         if byte_size >= 8 {
             return None;
         }
-        byte_size *= 2;
+        byte_size = byte_size.wrapping_mul(2);
     }
 }
 

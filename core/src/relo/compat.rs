@@ -147,7 +147,7 @@ fn shapes_agree(
                     return Ok(false);
                 }
                 for (local_param, target_param) in local.params().zip(target.params()) {
-                    if !shapes_agree(pair, local_param.type_id, target_param.type_id, level - 1)? {
+                    if !shapes_agree(pair, local_param.type_id, target_param.type_id, level.saturating_sub(1))? {
                         return Ok(false);
                     }
                 }

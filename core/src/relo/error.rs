@@ -144,6 +144,11 @@ pub enum TargetFault {
 }
 
 impl TargetFault {
+    #[expect(clippy::as_conversions, reason = "the number of a variant, as declared")]
+    pub(crate) const fn number(self) -> u8 {
+        self as u8
+    }
+
     pub(crate) const fn from_number(number: u8) -> Self {
         match number {
             1 => Self::TooDeep,

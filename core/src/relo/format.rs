@@ -118,6 +118,7 @@ fn read_index(step: &[u8]) -> Option<u32> {
 /// Writes keyword and name; false where the type could not be read to the end, which is then said.
 fn write_type_name(types: &Types<'_>, id: TypeId, depth: u32, out: &mut impl Write) -> Result<bool, fmt::Error> {
     let ty = types.get(id).ok().filter(|_| depth < MAX_CHAIN);
+    let deeper = depth.saturating_add(1);
     let Some(ty) = ty else { return out.write_char('?').map(|()| false) };
     let keyword = match ty.kind() {
         Kind::Void => return out.write_str("void").map(|()| true),
@@ -127,16 +128,16 @@ fn write_type_name(types: &Types<'_>, id: TypeId, depth: u32, out: &mut impl Wri
                 Kind::Volatile => "volatile ",
                 _ => "restrict ",
             })?;
-            return write_type_name(types, ty.type_id(), depth + 1, out);
+            return write_type_name(types, ty.type_id(), deeper, out);
         }
-        Kind::TypeTag => return write_type_name(types, ty.type_id(), depth + 1, out),
+        Kind::TypeTag => return write_type_name(types, ty.type_id(), deeper, out),
         Kind::Ptr => {
-            let is_whole = write_type_name(types, ty.type_id(), depth + 1, out)?;
+            let is_whole = write_type_name(types, ty.type_id(), deeper, out)?;
             return out.write_str(" *").map(|()| is_whole);
         }
         Kind::Array => {
             let Some(array) = ty.array() else { return out.write_char('?').map(|()| false) };
-            let is_whole = write_type_name(types, array.element, depth + 1, out)?;
+            let is_whole = write_type_name(types, array.element, deeper, out)?;
             return write!(out, "[{}]", array.len).map(|()| is_whole);
         }
         Kind::Struct => "struct ",

@@ -5,6 +5,7 @@ use core::fmt;
 use super::resolve::{Decision, Verdict};
 use crate::bytes::Endian;
 use crate::insn::{Class, Insn};
+use crate::numbers::{high_u32, low_u32};
 
 /// What became of an instruction.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -170,7 +171,7 @@ fn patch_ld_imm64(
     let high = second.imm(endian).cast_unsigned();
     validate(decision, u64::from(low) | (u64::from(high) << 32))?;
     let value = decision.target_value();
-    first.set_imm((value as u32).cast_signed(), endian);
-    second.set_imm(((value >> 32) as u32).cast_signed(), endian);
+    first.set_imm(low_u32(value).cast_signed(), endian);
+    second.set_imm(high_u32(value).cast_signed(), endian);
     Ok(())
 }

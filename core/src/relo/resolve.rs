@@ -17,6 +17,7 @@ use crate::btf::ext::{BtfExt, CoreRelo, ReloKind};
 use crate::btf::lookup::{Answers, Prefix, Query};
 use crate::btf::{TypeId, Types};
 use crate::bytes::Endian;
+use crate::numbers::{high_u32, low_u8, low_u32};
 
 /// What was decided of a relocation.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -106,7 +107,7 @@ impl Decision {
             target_value: 0,
             uses: kind_and_uses >> 8,
             btf: 0,
-            kind: (kind_and_uses & 0xff) as u8,
+            kind: low_u8(kind_and_uses),
             state: STATE_PENDING,
             local_access: 0,
             target_access: 0,
@@ -145,13 +146,13 @@ impl Decision {
     /// What was decided.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let first = TypeId(self.target_value as u32);
+        let first = TypeId(low_u32(self.target_value));
         match self.state {
             STATE_PENDING => Verdict::Pending,
             STATE_VALUE => Verdict::Value,
             STATE_POISON => Verdict::Poison,
             STATE_BAD_SPEC => Verdict::BadSpec,
-            STATE_AMBIGUOUS => Verdict::Ambiguous { first, second: TypeId((self.target_value >> 32) as u32) },
+            STATE_AMBIGUOUS => Verdict::Ambiguous { first, second: TypeId(high_u32(self.target_value)) },
             _ => Verdict::Fault { fault: TargetFault::from_number(self.fault), candidate: first },
         }
     }
@@ -259,7 +260,7 @@ impl Decision {
 fn kind_number(kind: ReloKind) -> u8 {
     match kind {
         ReloKind::Unknown(_) => UNKNOWN_KIND,
-        known => known.number() as u8,
+        known => low_u8(known.number()),
     }
 }
 
@@ -328,17 +329,18 @@ impl<'buf> Deciding<'buf> {
         let (keys, _) = words.items().as_chunks_mut::<3>();
         keys.sort_unstable();
         let distinct = count_and_compact(keys);
-        words.truncate(distinct * 3);
+        words.truncate(distinct.wrapping_mul(3));
         // Keys become decisions in place: each is read before anything reaches it.
-        while words.len() < distinct * DECISION_WORDS {
+        let len = distinct.saturating_mul(DECISION_WORDS);
+        while words.len() < len {
             words.push(0)?;
         }
         let area = words.finish()?;
         for number in (0..distinct).rev() {
-            let key = area.get(number * 3..).and_then(|tail| tail.first_chunk::<3>()).copied().unwrap_or_default();
+            let key = area.as_chunks::<3>().0.get(number).copied().unwrap_or_default();
             let decision: [u32; DECISION_WORDS] = zerocopy::transmute!(Decision::new(key));
-            if let Some(place) = area.get_mut(number * DECISION_WORDS..(number + 1) * DECISION_WORDS) {
-                place.copy_from_slice(&decision);
+            if let Some(place) = area.as_chunks_mut::<DECISION_WORDS>().0.get_mut(number) {
+                *place = decision;
             }
         }
         let list = <[Decision]>::mut_from_bytes(area.as_mut_bytes()).unwrap_or_default();
@@ -490,7 +492,7 @@ fn count_and_compact(keys: &mut [[u32; 3]]) -> usize {
                 if let Some(place) = keys.get_mut(kept) {
                     *place = [root, access, kind | (1 << 8)];
                 }
-                kept += 1;
+                kept = kept.wrapping_add(1);
             }
         }
     }
@@ -585,7 +587,7 @@ impl Judge<'_> {
                 Ok(outcome) => decision.merge(candidate, outcome, self.btf),
                 Err(fault) => {
                     decision.set_ids(STATE_FAULT, candidate, TypeId::VOID);
-                    decision.fault = fault as u8;
+                    decision.fault = fault.number();
                 }
             }
         }

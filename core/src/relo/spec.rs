@@ -6,6 +6,7 @@ use super::error::SpecError;
 use crate::btf::ext::{CoreRelo, ReloKind};
 use crate::btf::{Kind, Type, TypeId, Types};
 use crate::limits::MAX_ACCESS_STEPS;
+use crate::numbers::to_u32;
 
 /// One step of an access that a name or an index stands for.
 #[derive(Clone, Copy, Debug)]
@@ -132,27 +133,27 @@ impl<'s> Steps<'s> {
     }
 
     fn parse(&mut self) -> Result<u32, SpecError> {
-        let malformed = |at: usize| SpecError::BadAccessString { at: at as u32 };
+        let malformed = |at: usize| SpecError::BadAccessString { at: to_u32(at) };
         if self.count > 0 {
             // The colon: `next` saw that something follows the last number.
             if self.access.get(self.at) != Some(&b':') {
                 return Err(malformed(self.at));
             }
-            self.at += 1;
+            self.at = self.at.wrapping_add(1);
         }
         if self.count == MAX_ACCESS_STEPS {
             return Err(SpecError::TooManySteps);
         }
-        self.count += 1;
+        self.count = self.count.wrapping_add(1);
         let start = self.at;
         let mut value = 0u32;
         while let Some(digit) = self.access.get(self.at).filter(|byte| byte.is_ascii_digit()) {
             value = value
                 .checked_mul(10)
-                .and_then(|value| value.checked_add(u32::from(digit - b'0')))
+                .and_then(|value| value.checked_add(u32::from(digit.wrapping_sub(b'0'))))
                 .filter(|&value| value <= i32::MAX.cast_unsigned())
                 .ok_or(malformed(self.at))?;
-            self.at += 1;
+            self.at = self.at.wrapping_add(1);
         }
         if self.at == start { Err(malformed(start)) } else { Ok(value) }
     }

@@ -132,7 +132,7 @@ fn match_member<'t>(
             continue;
         }
         path.bit_offset = start.bit_offset.checked_add(member.bit_offset).ok_or(CompareError::OffsetOverflow)?;
-        path.raw_steps = start.raw_steps + 1;
+        path.raw_steps = start.raw_steps.wrapping_add(1);
         if is_anonymous {
             let inner = pair.target.skip_modifiers(member.type_id)?;
             if let Some(found) = match_member(pair, wanted, inner, path)? {
@@ -156,7 +156,7 @@ impl<'t> TargetPath<'t> {
         if self.raw_steps >= MAX_ACCESS_STEPS {
             return Err(CompareError::TooManySteps);
         }
-        self.raw_steps += 1;
+        self.raw_steps = self.raw_steps.wrapping_add(1);
         self.last = Accessor { type_id: element.id(), index, name: None };
         let byte_size = pair.target.byte_size(element.id())?;
         let bits = element_bits(byte_size, index).ok_or(CompareError::OffsetOverflow)?;

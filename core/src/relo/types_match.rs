@@ -70,7 +70,13 @@ fn matches(
                     return Ok(false);
                 }
                 for (local_param, target_param) in local.params().zip(target.params()) {
-                    if !matches(pair, local_param.type_id, target_param.type_id, behind_pointer, level - 1)? {
+                    if !matches(
+                        pair,
+                        local_param.type_id,
+                        target_param.type_id,
+                        behind_pointer,
+                        level.saturating_sub(1),
+                    )? {
                         return Ok(false);
                     }
                 }
@@ -132,7 +138,7 @@ fn composites_match(
             if !pair.same_essential_name(local_member.name_off, target_member.name_off)? {
                 continue;
             }
-            if matches(pair, local_member.type_id, target_member.type_id, behind_pointer, level - 1)? {
+            if matches(pair, local_member.type_id, target_member.type_id, behind_pointer, level.saturating_sub(1))? {
                 found = true;
                 break;
             }

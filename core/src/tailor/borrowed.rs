@@ -10,6 +10,7 @@ use crate::arena::{Arena, ArenaFull, Part};
 use crate::btf::lookup::{Candidate, LONG_NAMES, Questions};
 use crate::btf::{Btf, BtfError, DEFAULT_STRIDE, Kind, Type, TypeId, Types};
 use crate::bytes::Endian;
+use crate::numbers::{low_u8, to_usize};
 use crate::relo::resolve::choose;
 
 /// Why no minimal BTF can be made.
@@ -94,7 +95,7 @@ pub fn minimal<'a>(
         let pointer_size = pointer_size(&base);
         let base = base.with_pointer_size(pointer_size.map_or(8, |(_, size)| size));
         // Marks, members and names in three pieces of a sixth of what is left each.
-        let piece = scratch.left() / 6 / 8 * 8;
+        let piece = (scratch.left() / 6) & !7;
         let mut marks = Marks {
             types: &base,
             kept: Pairs::new(scratch.take::<u8>(piece, Part::Tailor)?, Part::Tailor),
@@ -140,7 +141,7 @@ fn pointer_size(types: &Types<'_>) -> Option<(TypeId, u8)> {
         let is_long = ty.kind() == Kind::Int
             && matches!(ty.byte_size(), 4 | 8)
             && types.name(&ty).is_ok_and(|name| LONG_NAMES.contains(&name));
-        is_long.then(|| (ty.id(), ty.byte_size() as u8))
+        is_long.then(|| (ty.id(), low_u8(ty.byte_size())))
     })
 }
 
@@ -336,7 +337,7 @@ fn write(
     for pair in names.pairs() {
         types.string(pair.key)?.iter().chain([&0]).try_for_each(|&byte| blob.push(byte))?;
     }
-    let header = emit.header(types_len, strings_len as usize);
+    let header = emit.header(types_len, to_usize(strings_len));
     if let Some(place) = blob.items().first_chunk_mut::<HEADER>() {
         *place = header;
     }

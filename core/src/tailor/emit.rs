@@ -4,7 +4,8 @@ use super::pairs::{Pair, find};
 use crate::arena::{ArenaFull, Growing};
 use crate::btf::header::MAGIC;
 use crate::btf::{FIXED, Info, Kind, Type, TypeId};
-use crate::bytes::{Endian, u16_bytes, u32_bytes};
+use crate::bytes::{Bytes, Endian, u16_bytes, u32_bytes};
+use crate::numbers::{to_u32, to_usize};
 
 /// Bytes of the header.
 pub(super) const HEADER: usize = 24;
@@ -61,7 +62,7 @@ impl Emit<'_> {
     ) -> Result<(), ArenaFull> {
         let kind = ty.kind();
         let is_filtered = kind.is_composite() || kind.is_enum();
-        let vlen = if is_filtered { (0..ty.vlen()).filter(|&index| keeps(index)).count() as u32 } else { ty.vlen() };
+        let vlen = if is_filtered { to_u32((0..ty.vlen()).filter(|&index| keeps(index)).count()) } else { ty.vlen() };
         self.word(self.name(ty.name_off()), out)?;
         self.word(Info::new(kind, vlen, ty.kind_flag()).0, out)?;
         let third = match kind {
@@ -82,19 +83,21 @@ impl Emit<'_> {
             }
             Kind::Struct | Kind::Union => {
                 for index in each {
-                    let [name_off, type_id, offset] = ty.tail().u32x3(index as usize * 12).unwrap_or_default();
+                    let [name_off, type_id, offset] =
+                        ty.tail().u32x3(to_usize(index).wrapping_mul(12)).unwrap_or_default();
                     self.word(self.name(name_off), out)?;
                     self.word(self.id(TypeId(type_id)), out)?;
                     self.word(offset, out)?;
                 }
             }
             Kind::Enum | Kind::Enum64 => {
-                let words = if kind == Kind::Enum { 2 } else { 3 };
+                let len = if kind == Kind::Enum { 8 } else { 12 };
                 for index in each {
-                    let at = index as usize * words * 4;
-                    self.word(self.name(ty.tail().u32(at).unwrap_or(0)), out)?;
-                    for word in 1..words {
-                        self.word(ty.tail().u32(at.saturating_add(word * 4)).unwrap_or(0), out)?;
+                    let at = to_usize(index).wrapping_mul(len);
+                    let enumerator = ty.tail().slice(at, len).unwrap_or(Bytes::new(&[], ty.tail().endian()));
+                    self.word(self.name(enumerator.u32(0).unwrap_or(0)), out)?;
+                    for value_at in (4..len).step_by(4) {
+                        self.word(enumerator.u32(value_at).unwrap_or(0), out)?;
                     }
                 }
             }

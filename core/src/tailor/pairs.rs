@@ -29,7 +29,7 @@ pub(super) struct Pairs<'w> {
 
 impl<'w> Pairs<'w> {
     pub(super) fn new(area: &'w mut [u8], part: Part) -> Self {
-        let whole = area.len() / ALIGN * ALIGN;
+        let whole = area.len() & !(ALIGN - 1);
         Self { area: area.get_mut(..whole).unwrap_or_default(), front: 0, len: 0, most: 0, part }
     }
 

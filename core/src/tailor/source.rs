@@ -1,5 +1,7 @@
 //! Where a BTF that is read piece by piece comes from.
 
+use crate::numbers::to_u64;
+
 /// A BTF blob that can be read at any place: a file, flash memory, a compressed stream with a way back.
 ///
 /// [`stream`](super::stream()) reads forward within each pass; only a new pass goes back.
@@ -42,7 +44,7 @@ impl Source for SliceSource<'_> {
     type Error = core::convert::Infallible;
 
     fn len(&self) -> u64 {
-        self.0.len() as u64
+        to_u64(self.0.len())
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, Self::Error> {

@@ -29,6 +29,7 @@ use crate::btf::lookup::{FNV_BASIS, FirstBytes, LONG_NAMES, hash};
 use crate::btf::strings::essential;
 use crate::btf::{Btf, BtfError, FIXED, Info, Kind, Type, TypeId};
 use crate::bytes::{Bytes, Endian, u32_bytes};
+use crate::numbers::{to_u32, to_u64, to_usize};
 use crate::relo::spec::AccessSpec;
 
 /// The smallest window, in bytes: a name of the kernel's has at most 511.
@@ -197,7 +198,7 @@ impl<S: Source> Reader<'_, S> {
     fn exactly(&mut self, at: u64, len: usize, ahead: usize) -> Result<&[u8], StreamError<S::Error>> {
         let bytes = self.up_to(at, len, ahead)?;
         if bytes.len() < len {
-            return Err(StreamError::Short { offset: at.saturating_add(bytes.len() as u64) });
+            return Err(StreamError::Short { offset: at.saturating_add(to_u64(bytes.len())) });
         }
         // Read again: a shorter borrow than the one that was looked at.
         self.up_to(at, len, ahead)
@@ -209,13 +210,13 @@ impl<S: Source> Reader<'_, S> {
         let wanted = wanted.min(self.window.len());
         while self.len < wanted {
             let place = self.window.get_mut(self.len..wanted).unwrap_or_default();
-            let offset = at.saturating_add(self.len as u64);
+            let offset = at.saturating_add(to_u64(self.len));
             match self.source.read_at(offset, place).map_err(StreamError::Read)? {
                 0 => break,
                 count => {
                     let count = count.min(place.len());
                     self.len = self.len.saturating_add(count);
-                    self.bytes_read = self.bytes_read.saturating_add(count as u64);
+                    self.bytes_read = self.bytes_read.saturating_add(to_u64(count));
                 }
             }
         }
@@ -303,6 +304,11 @@ const CANDIDATE: u32 = 1 << 31;
 const PENDING: u32 = CANDIDATE - 1;
 /// The place of a type that is not there.
 const MISSING: u32 = PENDING - 1;
+
+/// In 64 bits, where it always fits.
+fn sum(start: u32, offset: u32) -> u64 {
+    u64::from(start).wrapping_add(u64::from(offset))
+}
 
 fn place(pair: Pair) -> u32 {
     pair.value & !CANDIDATE
@@ -395,8 +401,8 @@ impl<'n> Job<'n> {
         let mut is_inside = false;
         while offset < len {
             let window = reader.window.len();
-            let wanted = usize::try_from(len - offset).unwrap_or(usize::MAX).min(window);
-            let chunk = reader.exactly(u64::from(start) + u64::from(offset), wanted, window)?;
+            let wanted = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX).min(window);
+            let chunk = reader.exactly(sum(start, offset), wanted, window)?;
             let mut rest = chunk;
             while let Some(end) = rest.iter().position(|&byte| byte == 0) {
                 let (name, after) = rest.split_at_checked(end).unwrap_or_default();
@@ -425,15 +431,13 @@ impl<'n> Job<'n> {
         let shape = if kind < KNOWN_KINDS {
             SHAPES.get(usize::from(kind)).copied()
         } else {
-            let at = usize::from(kind) * 4;
-            let known = self.extents.layout.1 as usize >= at + 4;
-            match (known, self.layout.get(at), self.layout.get(at + 1)) {
-                (true, Some(&once), Some(&each)) => Some(Shape { once, each }),
-                _ => None,
-            }
+            let entries = self.layout.get(..to_usize(self.extents.layout.1)).unwrap_or(&self.layout);
+            let (entries, _) = entries.as_chunks::<4>();
+            entries.get(usize::from(kind)).map(|&[once, each, ..]| Shape { once, each })
         };
         let shape = shape.ok_or(BtfError::UnknownKind { id: TypeId(id), offset, kind })?;
-        Ok(FIXED as u64 + u64::from(shape.once) + u64::from(shape.each) * u64::from(info.vlen()))
+        let items = u64::from(shape.each).wrapping_mul(u64::from(info.vlen()));
+        Ok(items.wrapping_add(to_u64(FIXED)).wrapping_add(u64::from(shape.once)))
     }
 
     /// The three words at an offset of the type section.
@@ -445,15 +449,15 @@ impl<'n> Job<'n> {
         ahead: usize,
     ) -> Result<[u32; 3], StreamError<S::Error>> {
         let (start, len) = self.extents.types;
-        if u64::from(offset) + FIXED as u64 > u64::from(len) {
+        if sum(offset, to_u32(FIXED)) > u64::from(len) {
             return Err(BtfError::TypeTruncated { id: TypeId(id), offset }.into());
         }
-        let bytes = reader.exactly(u64::from(start) + u64::from(offset), FIXED, ahead)?;
+        let bytes = reader.exactly(sum(start, offset), FIXED, ahead)?;
         Ok(Bytes::new(bytes, self.extents.endian).u32x3(0).unwrap_or_default())
     }
 
     fn next_offset(&self, info: u32, offset: u32, id: u32) -> Result<u32, BtfError> {
-        let next = u64::from(offset) + self.record_len(info, offset, id)?;
+        let next = self.record_len(info, offset, id)?.wrapping_add(u64::from(offset));
         let inside = u32::try_from(next).ok().filter(|&next| next <= self.extents.types.1);
         inside.ok_or(BtfError::TypeTruncated { id: TypeId(id), offset })
     }
@@ -475,7 +479,7 @@ impl<'n> Job<'n> {
         let ahead = reader.window.len();
         let (mut offset, mut id) = (0u32, 1u32);
         while offset < self.extents.types.1 {
-            if (id - 1).is_multiple_of(STRIDE) {
+            if id.wrapping_sub(1).is_multiple_of(STRIDE) {
                 found.push_bytes(&offset.to_ne_bytes())?;
             }
             let [name_off, info, size] = self.fixed(reader, offset, id, ahead)?;
@@ -593,7 +597,7 @@ impl<'n> Job<'n> {
             records.push_bytes(&u32_bytes(word, endian))?;
         }
         let shape = SHAPES.get(usize::from(info.kind_number())).copied().unwrap_or(Shape { once: 0, each: 0 });
-        let mut from = u64::from(self.extents.types.0) + u64::from(offset) + FIXED as u64;
+        let mut from = sum(self.extents.types.0, offset).wrapping_add(to_u64(FIXED));
         let once = usize::from(shape.once);
         if once > 0 {
             let bytes = reader.exactly(from, once, CHUNK)?;
@@ -602,7 +606,7 @@ impl<'n> Job<'n> {
                 let element = Bytes::new(bytes, endian).u32(0).unwrap_or(0);
                 want(records, element)?;
             }
-            from += once as u64;
+            from = from.wrapping_add(u64::from(shape.once));
         }
         if kind.is_modifier_or_typedef() || matches!(kind, Kind::Func | Kind::Var) {
             want(records, third)?;
@@ -612,7 +616,7 @@ impl<'n> Job<'n> {
         let mut kept = 0u32;
         for number in 0..if each > 0 { info.vlen() } else { 0 } {
             let bytes = reader.exactly(from, each, CHUNK)?;
-            from += each as u64;
+            from = from.wrapping_add(u64::from(shape.each));
             let item = Bytes::new(bytes, endian);
             let item_name = item.u32(0).unwrap_or(0);
             let is_last = number.saturating_add(1) == info.vlen();
@@ -712,7 +716,7 @@ impl<'n> Job<'n> {
     ) -> Result<bool, StreamError<S::Error>> {
         let (start, len) = self.extents.strings;
         let Some(left) = len.checked_sub(offset) else { return Ok(false) };
-        let at = u64::from(start) + u64::from(offset);
+        let at = sum(start, offset);
         let mut wanted = 64;
         loop {
             let limit = usize::try_from(left).unwrap_or(usize::MAX).min(reader.window.len());

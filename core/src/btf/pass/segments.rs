@@ -1,11 +1,12 @@
 //! Cutting a blob into segments, and walking over them in step.
 
 use super::super::info::{Info, Kind};
-use super::super::rows::{CURSORS, Rows};
+use super::super::rows::{CURSORS, Rows, Stride};
 use super::super::{BtfError, FIXED};
 use super::Pass;
 use super::step::{Cursor, Len, Pending, Steps};
 use crate::bytes::Endian;
+use crate::numbers::{to_u32, to_usize};
 
 /// Where the second and the third segment start, in 24ths of the type section. Structs are longer than functions and come
 /// first in a kernel's BTF; so cut, the segments have about as many types.
@@ -37,16 +38,16 @@ impl<'a> Pass<'_, '_, 'a> {
         &mut self,
         mut cursors: [Cursor<'a>; CURSORS],
         steps: &Steps,
-        stride: u32,
+        stride: Stride,
     ) -> Result<Rows, BtfError> {
-        self.ends = cursors.map(|cursor| cursor.words.len() as u32);
+        self.ends = cursors.map(|cursor| to_u32(cursor.words.len()));
         let mut pending = Pending::new();
         self.walk_in_step(&mut cursors, steps, &mut pending, stride)?;
         if let Some(cursor) = cursors.iter().find(|cursor| cursor.is_beyond()) {
             return Err(self.unreadable(cursor.info_at, cursor.count));
         }
         // First to the end of the row that they are in, so that no entry of the next one comes too early.
-        for cursor in cursors.iter_mut().filter(|cursor| cursor.count % stride != 0) {
+        for cursor in cursors.iter_mut().filter(|cursor| !cursor.count.is_multiple_of(stride.get())) {
             self.walk_row(cursor, steps, &mut pending, stride)?;
         }
         self.walk_rows(&mut cursors, steps, &mut pending, stride)?;
@@ -62,7 +63,7 @@ impl<'a> Pass<'_, '_, 'a> {
         cursors: &mut [Cursor<'a>; CURSORS],
         steps: &Steps,
         pending: &mut Pending,
-        stride: u32,
+        stride: Stride,
     ) -> Result<(), BtfError> {
         let mut len = Len::NONE;
         // A constant byte order lets the compiler leave the swap out.
@@ -73,7 +74,7 @@ impl<'a> Pass<'_, '_, 'a> {
                 self.push_index(cursor.offset())?;
             }
             let [mut first, mut second, mut third] = cursors.map(|cursor| cursor.info_at);
-            let row_end = count.wrapping_add(stride);
+            let row_end = count.wrapping_add(stride.get());
             // How many cursors have come a type further than the one that is at its end.
             let ahead = loop {
                 if count == row_end {
@@ -111,11 +112,11 @@ impl<'a> Pass<'_, '_, 'a> {
     /// Where the type ends that seems to be at `offset`.
     fn after_type_like(&self, offset: usize) -> Option<usize> {
         let [name_off, info, _] = self.btf.types.u32x3(offset)?;
-        let (number, vlen) = (Info(info).kind_number(), Info(info).vlen() as usize);
+        let (number, vlen) = (Info(info).kind_number(), to_usize(Info(info).vlen()));
         let shape = self.btf.shape(number).filter(|_| number != Kind::Void.number())?;
         // The linkage of a function is kept in the place of its vlen.
         let has_items = shape.each != 0 || number == Kind::Func.number();
-        let has_name = (name_off as usize) < (self.btf.first_string as usize).saturating_add(self.btf.strings.len());
+        let has_name = to_usize(name_off) < to_usize(self.btf.first_string).saturating_add(self.btf.strings.len());
         let len = FIXED.wrapping_add(usize::from(shape.once)).wrapping_add(usize::from(shape.each).wrapping_mul(vlen));
         (has_name && (has_items || vlen == 0)).then(|| offset.wrapping_add(len))
     }

@@ -3,6 +3,7 @@
 use super::super::info::Info;
 use super::super::rows::CURSORS;
 use crate::bytes::Endian;
+use crate::numbers::{to_u32, to_usize};
 
 /// What the walk does with a type of one kind: its words, once and for each item, and whether to look closer (1 or 0).
 #[derive(Clone, Copy)]
@@ -62,7 +63,7 @@ pub(super) struct Pending {
 }
 
 /// How many types may be pending: one bit each of a word.
-const MOST_PENDING: u8 = 64;
+const MOST_PENDING: usize = 64;
 
 /// How many types are pending. A byte needs no check as an index.
 #[derive(Clone, Copy)]
@@ -74,7 +75,7 @@ impl Len {
     /// Whether there may be no room for a type of each segment.
     #[inline(always)]
     pub(super) fn is_full(self) -> bool {
-        self.0 > MOST_PENDING - CURSORS as u8
+        usize::from(self.0) > const { MOST_PENDING - CURSORS }
     }
 }
 
@@ -95,13 +96,13 @@ impl Pending {
         len: Len,
     ) -> Option<Len> {
         let info = endian.word(*words.get(*info_at)?);
-        let step = steps.get((info >> 24) as usize)?;
+        let step = steps.get(to_usize(info >> 24))?;
         let place = usize::from(len.0);
         if let (Some(its_info), Some(its_number)) = (self.info_at.get_mut(place), self.numbers.get_mut(place)) {
-            (*its_info, *its_number) = (*info_at as u32, number);
+            (*its_info, *its_number) = (to_u32(*info_at), number);
         }
-        let items = usize::from(step.each).wrapping_mul(Info(info).vlen() as usize);
-        *info_at = info_at.wrapping_add(step.once as usize).wrapping_add(items);
+        let items = usize::from(step.each).wrapping_mul(to_usize(Info(info).vlen()));
+        *info_at = info_at.wrapping_add(to_usize(step.once)).wrapping_add(items);
         Some(Len(len.0.wrapping_add(step.look)))
     }
 }
