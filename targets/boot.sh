@@ -9,7 +9,8 @@
 # --file S:D   copies the file S to the absolute path D (mode kept)
 # --run CMD    runs CMD: words split at spaces, no shell; its exit code, peak RSS and time are printed
 # --bg CMD     starts CMD; it runs beside what follows and is awaited at the end
-# --do D       a directive of the init: info, "exec N", exec-until-done, "sleep MS", "cat FILE" (boot/init.c)
+# --do D       a directive of the init: info, "exec N", exec-until-done, "sleep MS", "cat FILE", "insmod FILE" and others
+#              (boot/init.c)
 # --mem M      MiB of memory (default 512; armhf 256)
 # --timeout S  seconds until the emulator is stopped (default 180)
 # --log FILE   the console, as it came

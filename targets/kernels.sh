@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
 #
-# Debian kernels for the boot tests: `. kernels.sh; kernel_image KERNEL` prints the path of a bootable image.
+# Debian kernels for the boot tests: `. kernels.sh; kernel_image KERNEL` prints the path of a bootable image, and
+# `kernel_modules KERNEL NAME...` the paths of modules of the same build.
 #
 # KERNEL is ARCH-SERIES: armhf, arm64, amd64, riscv64 or s390x, and 5.10, 6.1, 6.12 or 7.2 (what Debian's bullseye, bookworm,
 # trixie and sid ship). The package is fetched once, with an apt configuration of its own (nothing of the host's apt is read or
-# changed, and the archive's signatures are checked), and only its kernel is kept, under $CORELO_CACHE.
+# changed, and the archive's signatures are checked), and only its kernel is kept, under $CORELO_CACHE, and the modules that were
+# asked for, beside it.
 
 CORELO_CACHE=${CORELO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/corelo}
 CORELO_MIRROR=${CORELO_MIRROR:-http://deb.debian.org/debian}
@@ -142,4 +144,47 @@ kernel_image() {
     mv "$image" "$home/$package/"
     rm -rf "$work"
     echo "$home/$package/$(basename "$image")"
+}
+
+# kernel_modules KERNEL NAME...: the paths of these modules in this order, not compressed. The image says which package.
+kernel_modules() {
+    local kernel=$1 arch series suite image package home from part work name missing='' found
+    shift
+    arch=$(kernel_arch "$kernel") series=$(kernel_series "$kernel")
+    suite=$(kernel_suite "$series") || return
+    image=$(kernel_image "$kernel") || return
+    package=$(basename "$(dirname "$image")")
+    home=$(dirname "$image")/modules
+    for name; do
+        [ -e "$home/$name.ko" ] || missing=1
+    done
+    if [ -n "$missing" ]; then
+        mkdir -p "$home"
+        work=$(mktemp -d "$CORELO_CACHE/unpack.XXXXXX") || return
+        # Since 7.x the modules are in a package of their own.
+        for part in "${package/#linux-image-/linux-modules-}" "$package"; do
+            for from in "$suite" "$suite-security"; do
+                [ "$from" = sid-security ] && continue
+                kernel_apt "$arch" "$from" apt-get -qq update >&2 || continue
+                kernel_apt "$arch" "$from" apt-cache show "$part" >/dev/null 2>&1 || continue
+                (cd "$work" && kernel_apt "$arch" "$from" apt-get -qq download "$part" >&2) && break 2
+            done
+        done
+        # Only these are unpacked: a package has 4,000 modules.
+        dpkg-deb --fsys-tarfile "$work"/*.deb |
+            tar -x -C "$work" --wildcards --no-anchored "${@/%/.ko*}" 2>/dev/null
+        for name; do
+            found=$(find "$work" -type f -name "$name.ko*" | head -n 1)
+            case $found in
+            *.ko) cp "$found" "$home/$name.ko" ;;
+            *.xz) xz -dkc "$found" >"$home/$name.ko" ;;
+            *.zst) zstd -qdf "$found" -o "$home/$name.ko" ;;
+            esac
+        done
+        rm -rf "$work"
+    fi
+    for name; do
+        [ -s "$home/$name.ko" ] || kernel_fail "no module $name for $kernel ($package)" || return
+        echo "$home/$name.ko"
+    done
 }

@@ -10,6 +10,9 @@
 //     @exec-until-done   the same, until every background command has ended
 //     @sleep MS      a pause
 //     @cat FILE      the file's bytes
+//     @insmod FILE   a kernel module, not compressed; those it depends on come before it
+//     @test-run NAME     runs the loaded XDP program of this name on a packet of zeros; waits up to 20 s for it to be loaded
+//     @vsock-until-done PORT BYTES   connects to that port of this machine, where nobody listens, with a buffer of that size
 //     #...           a comment
 //
 // Printed, each at the start of a line:
@@ -35,12 +38,16 @@
 #include <sys/ptrace.h>
 #include <sys/reboot.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+// Older ones do not bring along what they need of sys/socket.h.
+#include <linux/vm_sockets.h>
 
 enum { MAX_LINE = 1024, MAX_WORDS = 64, MAX_BACKGROUND = 16, GAP_MS = 50 };
 
@@ -59,6 +66,11 @@ static struct peak {
     pid_t pid;
     long kib;
 } peaks[MAX_BACKGROUND + 1];
+
+// Something other than a command went wrong.
+static void failed(void) {
+    first_failure = first_failure ? first_failure : 2;
+}
 
 static long now_ms(void) {
     struct timespec now;
@@ -364,7 +376,7 @@ static void run_in_background(int number, const char *command) {
         return;
     }
     say("too many background commands: %s\n", command);
-    first_failure = first_failure ? first_failure : 2;
+    failed();
 }
 
 // One short-lived process: this program again, under a name of its own.
@@ -375,6 +387,104 @@ static void exec_once(void) {
     if (pid > 0)
         reap(pid, 1, &status);
 }
+
+// ---- kernel modules ---------------------------------------------------------------------------
+
+static void insmod(const char *path) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    long result = file < 0 ? -1 : syscall(SYS_finit_module, file, "", 0);
+    say("CORELO-INFO insmod %s=%s\n", path, result == 0 ? "ok" : strerror(errno));
+    if (result != 0)
+        failed();
+    if (file >= 0)
+        close(file);
+}
+
+// A descriptor of the newest loaded program of this name, or -1.
+static int program_named(const char *name) {
+    int found = -1;
+    union bpf_attr attr;
+    for (unsigned id = 0;; id = attr.next_id) {
+        memset(&attr, 0, sizeof attr);
+        attr.start_id = id;
+        if (bpf(BPF_PROG_GET_NEXT_ID, &attr) != 0)
+            return found;
+        union bpf_attr by_id, of_info;
+        struct bpf_prog_info info;
+        memset(&by_id, 0, sizeof by_id);
+        memset(&of_info, 0, sizeof of_info);
+        memset(&info, 0, sizeof info);
+        by_id.prog_id = attr.next_id;
+        int fd = bpf(BPF_PROG_GET_FD_BY_ID, &by_id);
+        if (fd < 0)
+            continue;
+        of_info.info.bpf_fd = fd;
+        of_info.info.info_len = sizeof info;
+        of_info.info.info = (unsigned long)&info;
+        if (bpf(BPF_OBJ_GET_INFO_BY_FD, &of_info) == 0 && strncmp(info.name, name, sizeof info.name) == 0) {
+            if (found >= 0)
+                close(found);
+            found = fd;
+        } else {
+            close(fd);
+        }
+    }
+}
+
+static void test_run(const char *name) {
+    int program = -1, status;
+    for (long until = now_ms() + 20000; program < 0 && now_ms() < until && background_running > 0;) {
+        program = program_named(name);
+        if (program < 0)
+            pause_ms(GAP_MS);
+        reap(0, 0, &status);
+    }
+    char packet[64] = "";
+    union bpf_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.test.prog_fd = program;
+    attr.test.data_in = (unsigned long)packet;
+    attr.test.data_size_in = sizeof packet;
+    if (program >= 0 && bpf(BPF_PROG_TEST_RUN, &attr) == 0) {
+        say("CORELO-INFO test_run.%s=%u\n", name, attr.test.retval);
+    } else {
+        say("CORELO-INFO test_run.%s=%s\n", name, program < 0 ? "not loaded" : strerror(errno));
+        failed();
+    }
+    if (program >= 0)
+        close(program);
+}
+
+// One attempt to connect: refused, as nobody listens.
+static const char *vsock_connect(unsigned port, unsigned long long bytes) {
+    struct sockaddr_vm address = {.svm_family = AF_VSOCK, .svm_port = port, .svm_cid = 1 /* this machine */};
+    int socket_fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (socket_fd < 0)
+        return strerror(errno);
+    int failure = 0;
+    if (setsockopt(socket_fd, AF_VSOCK, SO_VM_SOCKETS_BUFFER_SIZE, &bytes, sizeof bytes) != 0 ||
+        connect(socket_fd, (struct sockaddr *)&address, sizeof address) != 0)
+        failure = errno;
+    close(socket_fd);
+    return failure ? strerror(failure) : "ok";
+}
+
+static void vsock_until_done(const char *words) {
+    unsigned port = 0;
+    unsigned long long bytes = 0;
+    long done = 0;
+    const char *last = "none";
+    sscanf(words, "%u %llu", &port, &bytes);
+    for (; background_running > 0; done++) {
+        int status;
+        last = vsock_connect(port, bytes);
+        pause_ms(GAP_MS);
+        reap(0, 0, &status);
+    }
+    say("CORELO-INFO connects=%ld (%s)\n", done, last);
+}
+
+// ---- the list ---------------------------------------------------------------------------------
 
 static long activity(long count) {
     long done = 0;
@@ -411,9 +521,15 @@ static void run_list(void) {
             pause_ms(atol(line + 7));
         else if (strncmp(line, "@cat ", 5) == 0)
             cat(line + 5);
+        else if (strncmp(line, "@insmod ", 8) == 0)
+            insmod(line + 8);
+        else if (strncmp(line, "@test-run ", 10) == 0)
+            test_run(line + 10);
+        else if (strncmp(line, "@vsock-until-done ", 18) == 0)
+            vsock_until_done(line + 18);
         else if (line[0] == '@') {
             say("unknown directive: %s\n", line);
-            first_failure = first_failure ? first_failure : 2;
+            failed();
         } else
             run(number++, line);
     }
