@@ -323,6 +323,15 @@ impl StreamedBtf {
         }
     }
 
+    /// A loaded module's, which is split on vmlinux's.
+    ///
+    /// # Errors
+    /// `Open(ENOENT)` where the module is not loaded or has none.
+    pub fn open_module(name: &str) -> Result<StreamedBtf, KernelBtfError> {
+        let path = CPath::format(format_args!("/sys/kernel/btf/{name}")).map_err(KernelBtfError::Open)?;
+        files::open(path.as_c_str(), OFlags::RDONLY).map(StreamedBtf::whole).map_err(KernelBtfError::Open)
+    }
+
     /// A file of the user's: BTF as it is, or ELF with a `.BTF` section.
     ///
     /// # Errors

@@ -238,6 +238,10 @@ impl<'q> Questions<'q> {
         Self { queries, names, kinds, first_bytes }
     }
 
+    pub(crate) fn queries(&self) -> &'q [Query] {
+        self.queries
+    }
+
     /// Whether nothing is asked.
     #[must_use]
     pub fn is_empty(&self) -> bool {

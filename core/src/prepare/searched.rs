@@ -1,8 +1,9 @@
 //! An object whose vmlinux was searched: modules may be, one in memory at a time.
 
 use crate::arena::Arena;
-use crate::btf::lookup::{Answers, Questions};
-use crate::btf::{Btf, Types};
+use crate::btf::lookup::{Answers, Query, Questions};
+use crate::btf::{Btf, TypeId, Types};
+use crate::bytes::Endian;
 use crate::numbers::to_usize;
 use crate::object::{Declared, Object};
 use crate::relo::resolve::{Deciding, VMLINUX};
@@ -31,6 +32,23 @@ impl<'a> Searched<'a> {
     #[must_use]
     pub fn wants_modules(&self) -> bool {
         self.decisions.is_pending() || self.in_modules.iter().any(|open| open.module == VMLINUX)
+    }
+
+    /// The queries that modules may answer.
+    pub(crate) fn open_queries(&self) -> impl Iterator<Item = &Query> + Clone {
+        self.questions.queries().iter().filter(|query| {
+            self.decisions.wants(TypeId(query.owner()))
+                || self.in_modules.iter().any(|open| open.owner == query.owner() && open.module == VMLINUX)
+        })
+    }
+
+    /// The bytes that their names lie in.
+    pub(crate) fn names(&self) -> &[u8] {
+        self.object.bytes()
+    }
+
+    pub(crate) fn endian(&self) -> Endian {
+        self.object.endian()
     }
 
     /// First of two looks at the module that has the number `module` (from 1), whose BTF is split on vmlinux. Its

@@ -446,6 +446,14 @@ impl<'buf> Deciding<'buf> {
         Decisions { list: self.list, endian: self.endian }
     }
 
+    /// Whether some relocation of this local root type has no decision yet.
+    #[must_use]
+    pub fn wants(&self, root: TypeId) -> bool {
+        let start = self.list.partition_point(|decision| decision.root < root.0);
+        let run = self.list.get(start..).unwrap_or_default().iter().take_while(|decision| decision.root == root.0);
+        run.into_iter().any(|decision| decision.state == STATE_PENDING)
+    }
+
     /// Whether some relocation has no decision yet.
     #[must_use]
     pub fn is_pending(&self) -> bool {

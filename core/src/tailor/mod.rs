@@ -7,7 +7,7 @@
 //!   to devices whose kernels have no BTF. Only what decides the outcome is in it.
 //! - [`stream`](stream()) makes it out of a [`Source`] that is read piece by piece through a window: for kernels that let their
 //!   BTF neither be mapped nor be read into memory that there is. It holds all candidates, under the ids that
-//!   they have in the kernel.
+//!   they have in the kernel. What the kernel lacks, modules may have: [`ModuleSieve`] says whether the whole is needed.
 //!
 //! # What is kept
 //!
@@ -25,13 +25,16 @@
 
 mod borrowed;
 mod emit;
+mod modules;
 mod needs;
 mod pairs;
+mod reader;
 mod source;
 mod stream;
 mod walk;
 
 pub use borrowed::{Minimal, TailorError, minimal};
+pub use modules::ModuleSieve;
 pub use needs::Needs;
 pub use source::{SliceSource, Source};
 pub use stream::{MAX_PASSES, MIN_WINDOW, StreamError, Streamed, stream};

@@ -20,16 +20,16 @@ use super::borrowed::{TailorError, take_to_front};
 use super::emit::{Emit, HEADER, PLACEHOLDER, is_written, names_of};
 use super::needs::{Needs, is_open};
 use super::pairs::{Insertable, Pair, Pairs, find, take_closed};
+use super::reader::{Blob, Reader, sum};
 use super::source::Source;
 use super::walk::{Graph, Walk};
 use crate::arena::{Arena, ArenaFull, Part};
-use crate::btf::header::Extents;
-use crate::btf::info::{KNOWN_KINDS, SHAPES, Shape};
+use crate::btf::info::{SHAPES, Shape};
 use crate::btf::lookup::{FNV_BASIS, FirstBytes, LONG_NAMES, hash};
 use crate::btf::strings::essential;
 use crate::btf::{Btf, BtfError, FIXED, Info, Kind, Type, TypeId};
 use crate::bytes::{Bytes, Endian, u32_bytes};
-use crate::numbers::{to_u32, to_u64, to_usize};
+use crate::numbers::to_u64;
 use crate::relo::spec::AccessSpec;
 
 /// The smallest window, in bytes: a name of the kernel's has at most 511.
@@ -42,8 +42,6 @@ pub const MAX_PASSES: u32 = 64;
 const STRIDE: u32 = 64;
 /// Bytes read at once where only parts are wanted.
 const CHUNK: usize = 2048;
-/// The most bytes of a layout section: four for each of 128 kinds.
-const MAX_LAYOUT: usize = 512;
 
 /// Why a source cannot be tailored.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -152,76 +150,13 @@ pub fn stream<'a, S: Source>(
         let mut scratch = arena.scratch();
         let before = scratch.left();
         let window = scratch.take::<u8>(window, Part::Window)?;
-        let mut reader = Reader { source: &mut source, window, start: 0, len: 0, passes: 0, bytes_read: 0 };
+        let mut reader = Reader::new(&mut source, window);
         let place = Job::new(&mut reader, needs)?.run(&mut reader, before, &mut scratch)?;
         (place, reader.passes, reader.bytes_read)
     };
     let (at, ids_len, blob_len) = place;
     let made = take_to_front(arena, at, ids_len, blob_len)?;
     Ok(Streamed { blob: made.blob, ids: made.ids, passes, bytes_read })
-}
-
-/// A window that moves over a source.
-struct Reader<'w, S> {
-    source: &'w mut S,
-    window: &'w mut [u8],
-    start: u64,
-    len: usize,
-    passes: u32,
-    bytes_read: u64,
-}
-
-impl<S: Source> Reader<'_, S> {
-    fn begin_pass(&mut self) -> Result<(), StreamError<S::Error>> {
-        self.passes = self.passes.saturating_add(1);
-        if self.passes > MAX_PASSES {
-            return Err(StreamError::Passes);
-        }
-        Ok(())
-    }
-
-    /// Bytes at `at`; where they are not in the window, up to `ahead` bytes are read with them. Fewer at the end.
-    fn up_to(&mut self, at: u64, len: usize, ahead: usize) -> Result<&[u8], StreamError<S::Error>> {
-        let offset = at.checked_sub(self.start).and_then(|offset| usize::try_from(offset).ok());
-        let inside = offset.filter(|offset| offset.saturating_add(len) <= self.len);
-        let offset = match inside {
-            Some(offset) => offset,
-            None => {
-                self.fill(at, len.max(ahead))?;
-                0
-            }
-        };
-        let end = offset.saturating_add(len).min(self.len);
-        Ok(self.window.get(offset..end).unwrap_or_default())
-    }
-
-    fn exactly(&mut self, at: u64, len: usize, ahead: usize) -> Result<&[u8], StreamError<S::Error>> {
-        let bytes = self.up_to(at, len, ahead)?;
-        if bytes.len() < len {
-            return Err(StreamError::Short { offset: at.saturating_add(to_u64(bytes.len())) });
-        }
-        // Read again: a shorter borrow than the one that was looked at.
-        self.up_to(at, len, ahead)
-    }
-
-    fn fill(&mut self, at: u64, wanted: usize) -> Result<(), StreamError<S::Error>> {
-        self.start = at;
-        self.len = 0;
-        let wanted = wanted.min(self.window.len());
-        while self.len < wanted {
-            let place = self.window.get_mut(self.len..wanted).unwrap_or_default();
-            let offset = at.saturating_add(to_u64(self.len));
-            match self.source.read_at(offset, place).map_err(StreamError::Read)? {
-                0 => break,
-                count => {
-                    let count = count.min(place.len());
-                    self.len = self.len.saturating_add(count);
-                    self.bytes_read = self.bytes_read.saturating_add(to_u64(count));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Names that the object knows: hashes of what is left of them without flavour.
@@ -305,11 +240,6 @@ const PENDING: u32 = CANDIDATE - 1;
 /// The place of a type that is not there.
 const MISSING: u32 = PENDING - 1;
 
-/// In 64 bits, where it always fits.
-fn sum(start: u32, offset: u32) -> u64 {
-    u64::from(start).wrapping_add(u64::from(offset))
-}
-
 fn place(pair: Pair) -> u32 {
     pair.value & !CANDIDATE
 }
@@ -319,29 +249,14 @@ type Made = (usize, usize, usize);
 
 struct Job<'n> {
     needs: Needs<'n>,
-    extents: Extents,
-    layout: [u8; MAX_LAYOUT],
+    blob: Blob,
     /// The id after the last one.
     end_id: u32,
 }
 
 impl<'n> Job<'n> {
     fn new<S: Source>(reader: &mut Reader<'_, S>, needs: Needs<'n>) -> Result<Self, StreamError<S::Error>> {
-        reader.begin_pass()?;
-        let len = usize::try_from(reader.source.len()).unwrap_or(usize::MAX);
-        let ahead = reader.window.len();
-        let head = reader.up_to(0, MIN_WINDOW.min(len), ahead)?;
-        let extents = Extents::parse(head, len)?;
-        if extents.endian != needs.endian {
-            return Err(StreamError::ByteOrder);
-        }
-        let mut layout = [0; MAX_LAYOUT];
-        let layout_len = usize::try_from(extents.layout.1).unwrap_or(usize::MAX).min(MAX_LAYOUT);
-        let bytes = reader.exactly(u64::from(extents.layout.0), layout_len, layout_len)?;
-        if let Some(place) = layout.get_mut(..layout_len) {
-            place.copy_from_slice(bytes);
-        }
-        Ok(Self { needs, extents, layout, end_id: 1 })
+        Ok(Self { needs, blob: Blob::open(reader, needs.endian)?, end_id: 1 })
     }
 
     fn run<S: Source>(
@@ -353,7 +268,14 @@ impl<'n> Job<'n> {
         let vocabulary = Vocabulary::collect(self.needs, arena)?;
 
         let mut known = Pairs::new(arena.rest(), Part::Queries);
-        self.read_names(reader, &vocabulary, &mut known)?;
+        self.blob.for_each_string(reader, |offset, name| {
+            if vocabulary.has(name) {
+                let at = known.push_bytes(name)?;
+                known.push_bytes(&[0])?;
+                known.insert(Pair { key: offset, value: u32::try_from(at).unwrap_or(u32::MAX) })?;
+            }
+            Ok(())
+        })?;
         let most = known.most();
         let lens = known.close();
         arena.note_transient(most);
@@ -374,7 +296,7 @@ impl<'n> Job<'n> {
         }
         loop {
             let (log, entries) = records.both();
-            let mut graph = Resident { log, entries, known, endian: self.extents.endian };
+            let mut graph = Resident { log, entries, known, endian: self.blob.extents.endian };
             self.walk(&mut graph)?;
             if !records.pairs().iter().any(|&pair| place(pair) == PENDING) {
                 break;
@@ -386,80 +308,6 @@ impl<'n> Job<'n> {
         arena.note_transient(most);
         let (log, entries) = take_closed(arena, lens, Part::Tailor)?;
         self.write(reader, log, entries, before, arena)
-    }
-
-    /// The pass over the strings.
-    fn read_names<S: Source>(
-        &self,
-        reader: &mut Reader<'_, S>,
-        vocabulary: &Vocabulary<'_>,
-        known: &mut Pairs<'_>,
-    ) -> Result<(), StreamError<S::Error>> {
-        reader.begin_pass()?;
-        let (start, len) = self.extents.strings;
-        let mut offset = 0u32;
-        let mut is_inside = false;
-        while offset < len {
-            let window = reader.window.len();
-            let wanted = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX).min(window);
-            let chunk = reader.exactly(sum(start, offset), wanted, window)?;
-            let mut rest = chunk;
-            while let Some(end) = rest.iter().position(|&byte| byte == 0) {
-                let (name, after) = rest.split_at_checked(end).unwrap_or_default();
-                rest = after.get(1..).unwrap_or_default();
-                if !core::mem::take(&mut is_inside) && vocabulary.has(name) {
-                    let at = known.push_bytes(name)?;
-                    known.push_bytes(&[0])?;
-                    known.insert(Pair { key: offset, value: u32::try_from(at).unwrap_or(u32::MAX) })?;
-                }
-                offset = offset.saturating_add(u32::try_from(end).unwrap_or(u32::MAX)).saturating_add(1);
-            }
-            if rest.len() == wanted {
-                // Longer than the window: not looked at, to its end.
-                is_inside = true;
-                offset = offset.saturating_add(u32::try_from(wanted).unwrap_or(u32::MAX));
-            } else if wanted < window && !rest.is_empty() {
-                return Err(BtfError::BadStrings.into());
-            }
-        }
-        Ok(())
-    }
-
-    fn record_len(&self, info: u32, offset: u32, id: u32) -> Result<u64, BtfError> {
-        let info = Info(info);
-        let kind = info.kind_number();
-        let shape = if kind < KNOWN_KINDS {
-            SHAPES.get(usize::from(kind)).copied()
-        } else {
-            let entries = self.layout.get(..to_usize(self.extents.layout.1)).unwrap_or(&self.layout);
-            let (entries, _) = entries.as_chunks::<4>();
-            entries.get(usize::from(kind)).map(|&[once, each, ..]| Shape { once, each })
-        };
-        let shape = shape.ok_or(BtfError::UnknownKind { id: TypeId(id), offset, kind })?;
-        let items = u64::from(shape.each).wrapping_mul(u64::from(info.vlen()));
-        Ok(items.wrapping_add(to_u64(FIXED)).wrapping_add(u64::from(shape.once)))
-    }
-
-    /// The three words at an offset of the type section.
-    fn fixed<S: Source>(
-        &self,
-        reader: &mut Reader<'_, S>,
-        offset: u32,
-        id: u32,
-        ahead: usize,
-    ) -> Result<[u32; 3], StreamError<S::Error>> {
-        let (start, len) = self.extents.types;
-        if sum(offset, to_u32(FIXED)) > u64::from(len) {
-            return Err(BtfError::TypeTruncated { id: TypeId(id), offset }.into());
-        }
-        let bytes = reader.exactly(sum(start, offset), FIXED, ahead)?;
-        Ok(Bytes::new(bytes, self.extents.endian).u32x3(0).unwrap_or_default())
-    }
-
-    fn next_offset(&self, info: u32, offset: u32, id: u32) -> Result<u32, BtfError> {
-        let next = self.record_len(info, offset, id)?.wrapping_add(u64::from(offset));
-        let inside = u32::try_from(next).ok().filter(|&next| next <= self.extents.types.1);
-        inside.ok_or(BtfError::TypeTruncated { id: TypeId(id), offset })
     }
 
     /// The pass over the types: the index in front, candidates as pairs.
@@ -476,13 +324,13 @@ impl<'n> Job<'n> {
         }
         let int = Kind::Int.number();
         let mut has_long = false;
-        let ahead = reader.window.len();
+        let ahead = reader.window_len();
         let (mut offset, mut id) = (0u32, 1u32);
-        while offset < self.extents.types.1 {
+        while offset < self.blob.extents.types.1 {
             if id.wrapping_sub(1).is_multiple_of(STRIDE) {
                 found.push_bytes(&offset.to_ne_bytes())?;
             }
-            let [name_off, info, size] = self.fixed(reader, offset, id, ahead)?;
+            let [name_off, info, size] = self.blob.fixed(reader, offset, id, ahead)?;
             let kind = Info(info).kind_number();
             let seeks_long = !has_long && kind == int && matches!(size, 4 | 8);
             let is_of_use = name_off != 0 && (seeks_long || kinds & (1 << kind) != 0);
@@ -495,7 +343,7 @@ impl<'n> Job<'n> {
                     found.insert(Pair { key: id, value })?;
                 }
             }
-            offset = self.next_offset(info, offset, id)?;
+            offset = self.blob.next_offset(info, offset, id)?;
             id = id.wrapping_add(1);
         }
         self.end_id = id;
@@ -567,12 +415,12 @@ impl<'n> Job<'n> {
                 at = (indexed, offset.unwrap_or(0));
             }
             while at.0 < id {
-                let [_, info, _] = self.fixed(reader, at.1, at.0, CHUNK)?;
-                at = (at.0.saturating_add(1), self.next_offset(info, at.1, at.0)?);
+                let [_, info, _] = self.blob.fixed(reader, at.1, at.0, CHUNK)?;
+                at = (at.0.saturating_add(1), self.blob.next_offset(info, at.1, at.0)?);
             }
-            let fixed = self.fixed(reader, at.1, id, CHUNK)?;
+            let fixed = self.blob.fixed(reader, at.1, id, CHUNK)?;
             self.keep_record(reader, known, (id, at.1), fixed, records)?;
-            here = (id.saturating_add(1), self.next_offset(fixed[1], at.1, id)?);
+            here = (id.saturating_add(1), self.blob.next_offset(fixed[1], at.1, id)?);
         }
     }
 
@@ -585,7 +433,7 @@ impl<'n> Job<'n> {
         [name_off, info, third]: [u32; 3],
         records: &mut Pairs<'_>,
     ) -> Result<(), StreamError<S::Error>> {
-        let endian = self.extents.endian;
+        let endian = self.blob.extents.endian;
         let info = Info(info);
         let kind = info.kind();
         if !is_written(kind) {
@@ -597,7 +445,7 @@ impl<'n> Job<'n> {
             records.push_bytes(&u32_bytes(word, endian))?;
         }
         let shape = SHAPES.get(usize::from(info.kind_number())).copied().unwrap_or(Shape { once: 0, each: 0 });
-        let mut from = sum(self.extents.types.0, offset).wrapping_add(to_u64(FIXED));
+        let mut from = sum(self.blob.extents.types.0, offset).wrapping_add(to_u64(FIXED));
         let once = usize::from(shape.once);
         if once > 0 {
             let bytes = reader.exactly(from, once, CHUNK)?;
@@ -658,7 +506,7 @@ impl<'n> Job<'n> {
         before: usize,
         arena: &mut Arena<'_>,
     ) -> Result<Made, StreamError<S::Error>> {
-        let endian = self.extents.endian;
+        let endian = self.blob.extents.endian;
         let here = || entries.iter().filter_map(|&pair| record(log, pair, endian));
         let mut names = Pairs::new(arena.rest(), Part::Tailor);
         for ty in here() {
@@ -714,12 +562,12 @@ impl<'n> Job<'n> {
         offset: u32,
         names: &mut Pairs<'_>,
     ) -> Result<bool, StreamError<S::Error>> {
-        let (start, len) = self.extents.strings;
+        let (start, len) = self.blob.extents.strings;
         let Some(left) = len.checked_sub(offset) else { return Ok(false) };
         let at = sum(start, offset);
         let mut wanted = 64;
         loop {
-            let limit = usize::try_from(left).unwrap_or(usize::MAX).min(reader.window.len());
+            let limit = usize::try_from(left).unwrap_or(usize::MAX).min(reader.window_len());
             let bytes = reader.up_to(at, wanted.min(limit), CHUNK)?;
             if let Some(end) = bytes.iter().position(|&byte| byte == 0) {
                 names.push_bytes(bytes.get(..=end).unwrap_or_default())?;

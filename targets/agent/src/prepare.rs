@@ -1,21 +1,21 @@
 //! Object and kernel BTF, brought together in an arena.
 
 use std::cell::{Cell, OnceCell};
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::{Btf, BtfError};
 use corelo_core::object::{Object, ObjectError};
-use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared, Searched};
-use corelo_core::tailor::{self, StreamError};
-use corelo_loader::kernel::{self, KernelBtf, KernelBtfError, LeanBtf, StreamedBtf};
+use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared};
+use corelo_core::tailor::{self, SliceSource, StreamError};
+use corelo_loader::kernel::{KernelBtf, KernelBtfError, LeanBtf, StreamedBtf};
 use corelo_loader::report::{NoKernelBtf, ObjectReport};
 
 use crate::args::Options;
 use crate::buffer::with_buffer;
 use crate::failure::Failure;
+use crate::modules::Modules;
 
 /// Bytes of the window over a BTF that is read piece by piece, where the user does not say.
 const WINDOW: usize = 16 << 10;
@@ -177,7 +177,7 @@ pub(crate) struct Times {
 pub(crate) struct Ready<'a> {
     pub(crate) prepared: Prepared<'a>,
     /// The modules that were searched, by their numbers from 1.
-    pub(crate) modules: Vec<String>,
+    pub(crate) modules: Modules,
     /// Bytes of arena that hold what was kept of a streamed BTF.
     pub(crate) tailored: usize,
     pub(crate) times: Times,
@@ -186,7 +186,7 @@ pub(crate) struct Ready<'a> {
 impl Ready<'_> {
     /// The modules' names, as the loader wants them.
     pub(crate) fn module_names(&self) -> Vec<&str> {
-        self.modules.iter().map(String::as_str).collect()
+        self.modules.names()
     }
 }
 
@@ -205,7 +205,7 @@ pub(crate) fn prepare<'a>(
         error => Failure::Job(format!("{file}: {error}")),
     })?;
     let mut times = Times { object: start.elapsed(), ..Times::default() };
-    let mut modules = Vec::new();
+    let mut modules = Modules::default();
     if !plan.asks_kernel() {
         let prepared = plan.finish().map_err(|error| Failure::Job(format!("{file}: {error}")))?;
         return Ok(Ready { prepared, modules, tailored: 0, times });
@@ -217,14 +217,15 @@ pub(crate) fn prepare<'a>(
         error => Failure::Input(format!("{file} and {}: {error}", kernel.file_name())),
     };
     let before = arena.used();
-    let (btf, is_streamed) = match kernel.open(&object, &plan, file)? {
+    let mut opened = kernel.open(&object, &plan, file)?;
+    let btf = match &mut opened {
         Opened::Whole(whole) => {
             // So much was in use at once when it was streamed.
             let given_up = kernel.given_up.get().saturating_sub(before);
             arena.scratch().slice::<u8>(given_up, Part::Scratch)?;
-            (Btf::parse(whole), false)
+            Btf::parse(whole)
         }
-        Opened::Streamed(source) => (stream(source, &plan, file, kernel, arena)?, true),
+        Opened::Streamed(source) => stream(source, &plan, file, kernel, arena)?,
     };
     let tailored = arena.used().saturating_sub(before);
     let btf = btf.map_err(|error| kernel_failure(PrepareError::Kernel(error)))?;
@@ -232,18 +233,22 @@ pub(crate) fn prepare<'a>(
     times.kernel_pass = start.elapsed();
     let start = Instant::now();
     if searched.wants_modules() {
-        modules = module_names(kernel.options);
-        if is_streamed && !modules.is_empty() {
+        modules = Modules::of(kernel.options);
+        match &mut opened {
+            Opened::Whole(whole) => modules.sift(SliceSource(whole), &searched),
+            Opened::Streamed(source) => modules.sift(source, &searched),
+        }
+        if let (Some(name), Opened::Streamed(_)) = (modules.names().first(), &opened) {
             if kernel.way.get() == Way::Stream {
                 kernel.given_up.set(arena.high_water());
                 eprintln!(
-                    "corelo: note: {file} asks for types that modules may have, which takes the kernel's BTF as a whole: \
+                    "corelo: note: {file} asks for what module {name} may have, which takes the kernel's BTF as a whole: \
                      --stream is given up"
                 );
             }
             return Err(kernel.give_up_streaming());
         }
-        search_modules(&mut searched, &modules, kernel.options, arena)?;
+        modules.search(&mut searched, arena)?;
     }
     let prepared = searched.finish();
     times.prepare = start.elapsed();
@@ -252,7 +257,7 @@ pub(crate) fn prepare<'a>(
 
 /// The types that the plan needs, of a BTF that is read piece by piece.
 fn stream<'a>(
-    source: StreamedBtf,
+    source: &mut StreamedBtf,
     plan: &Plan<'_>,
     file: &str,
     kernel: &KernelSource<'_>,
@@ -274,67 +279,4 @@ fn stream<'a>(
 
 fn object_failure(object: &Object<'_>, error: ObjectError, file: &str) -> Failure {
     Failure::Job(format!("{file}: {}", ObjectReport { object: Some(object), error }))
-}
-
-/// The modules that the user named, or else those of the running kernel.
-fn module_names(options: &Options) -> Vec<String> {
-    if are_modules_given(options) {
-        return options.module_btf.iter().map(|(name, _)| name.clone()).collect();
-    }
-    let mut names = Vec::new();
-    let walked = kernel::modules(|name| {
-        names.push(name.to_owned());
-        ControlFlow::<()>::Continue(())
-    });
-    if let Err(errno) = walked {
-        eprintln!("corelo: note: modules are not searched: /sys/kernel/btf: {errno}");
-    }
-    names
-}
-
-/// Whether the modules are the user's to name: those of the running kernel do not go with another kernel's BTF.
-fn are_modules_given(options: &Options) -> bool {
-    !options.module_btf.is_empty() || options.btf.is_some()
-}
-
-/// Searches these modules, one in memory at a time.
-fn search_modules(
-    searched: &mut Searched<'_>,
-    names: &[String],
-    options: &Options,
-    arena: &mut Arena<'_>,
-) -> Result<(), Failure> {
-    let given = are_modules_given(options);
-    for is_second_look in [false, true] {
-        for (number, name) in (1u16..).zip(names) {
-            let btf = match options.module_btf.get(usize::from(number) - 1) {
-                Some((_, path)) => read_btf(path)?,
-                None => match KernelBtf::open_module(name) {
-                    Ok(btf) => btf,
-                    Err(error) => {
-                        if !is_second_look {
-                            eprintln!("corelo: note: module {name} is not searched: {error}");
-                        }
-                        continue;
-                    }
-                },
-            };
-            let mut scratch = arena.scratch();
-            let looked = if is_second_look {
-                searched.search_module(&btf, number, &mut scratch)
-            } else {
-                searched.weigh_module(&btf, number, &mut scratch)
-            };
-            match looked {
-                Ok(()) => {}
-                Err(PrepareError::Arena(full) | PrepareError::Kernel(BtfError::Arena(full))) => return Err(full.into()),
-                Err(error) if given => return Err(Failure::Input(format!("module {name}: {error}"))),
-                Err(error) if !is_second_look => {
-                    eprintln!("corelo: note: module {name} is not searched: {error}");
-                }
-                Err(_) => {}
-            }
-        }
-    }
-    Ok(())
 }

@@ -136,8 +136,9 @@ fn relocations_and_instructions_are_the_same_from_every_source() {
 
 /// BTF of a module that has nothing but `struct absent { TYPE_2 a; }`, at bit 64, split on a kernel whose strings take
 /// `base_strings` bytes.
-fn module_with_absent(base_strings: u32) -> Vec<u8> {
-    let strings = b"absent\0a\0";
+fn module_with(name: &str, base_strings: u32) -> Vec<u8> {
+    assert_eq!(name.len(), 6);
+    let strings = &format!("{name}\0a\0").into_bytes();
     let struct_words = [base_strings, 4 << 24 | 1, 12, base_strings + 7, 2, 64];
     let type_bytes = size_of_val(&struct_words) as u32;
     let mut bytes = [0x9f, 0xeb, 1, 0].to_vec();
@@ -155,7 +156,9 @@ fn kernel_and_module() -> (tempfile::TempDir, String, String) {
     let base_strings = u32::from_le_bytes(*bytes[20..].first_chunk().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let module = dir.path().join("other.btf");
-    std::fs::write(&module, module_with_absent(base_strings)).unwrap();
+    std::fs::write(&module, module_with("absent", base_strings)).unwrap();
+    // What nobody asks for.
+    std::fs::write(dir.path().join("idle.btf"), module_with("idlers", base_strings)).unwrap();
     let module = module.to_str().unwrap().to_owned();
     (dir, kernel, module)
 }
@@ -168,7 +171,7 @@ fn has_absent(run: &Run) -> bool {
 
 #[test]
 fn modules_are_searched_and_faults_told_with_stream_too() {
-    let (_dir, kernel, module) = kernel_and_module();
+    let (dir, kernel, module) = kernel_and_module();
     let object = fixture("core_fields-el.o");
     let named = format!("other={module}");
     let relocs = |more: &[&str]| corelo(&[&["relocs", &object, "--json", "--btf", &kernel], more].concat());
@@ -192,10 +195,17 @@ fn modules_are_searched_and_faults_told_with_stream_too() {
     let streamed = relocs(&["--module-btf", &named, "--stream"]);
     assert_eq!((streamed.code, &streamed.stdout), (with.code, &with.stdout));
     let note = format!(
-        "corelo: note: {object} asks for types that modules may have, which takes the kernel's BTF as a whole: --stream is \
+        "corelo: note: {object} asks for what module other may have, which takes the kernel's BTF as a whole: --stream is \
          given up\n"
     );
     assert_eq!(streamed.stderr, format!("{note}{}", with.stderr));
+
+    // A module that has nothing of what is asked does not cost the whole; it is left out, and the other is found behind it.
+    let idle = format!("idle={}", dir.path().join("idle.btf").display());
+    let streamed = relocs(&["--module-btf", &idle, "--stream"]);
+    assert_eq!((&streamed.stdout, &streamed.stderr), (&without.stdout, &without.stderr));
+    let both = relocs(&["--module-btf", &idle, "--module-btf", &named]);
+    assert_eq!((both.code, &both.stdout, &both.stderr), (with.code, &with.stdout, &with.stderr));
 }
 
 #[test]
