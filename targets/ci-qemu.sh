@@ -10,7 +10,7 @@
 #   patterns  amd64-7.2: kprobe.multi, kretprobe.multi and kprobe.session programs, by pattern and by name;
 #   modules   amd64-7.2, arm64-6.1: loads modules of the kernel's package; an object hooks functions (amd64) and a tracepoint of
 #             some and reads fields of types that only modules have, a second calls functions of another; without the modules `corelo
-#             load` names what is missing and exits 1, and with them --stream is given up in words;
+#             load` names what is missing and exits 1, and with them --stream is given up in words; the agent in C loads them too;
 #   load      runs `corelo load` on the object of 30 programs (exit 0): the kernel's BTF is mapped from Linux 6.16 on, and read
 #             piece by piece before; on amd64 within 1,280 KiB of memory, also with --stream;
 #   stream    the same with --stream: piece by piece on every kernel;
@@ -131,7 +131,7 @@ minimal_btf() {
 
 check_kernel() {
     local kernel=$1 arch log program object name btf='' options='' whole='' arguments=() count=1 endian=el hooks='' no_btf='' syscalls='' patterns=''
-    local modules='' skip_fentry=''
+    local modules='' c_modules='' agent skip_fentry=''
     arch=$(kernel_arch "$kernel")
     log=$logs/$kernel.log
     [ "$arch" = s390x ] && endian=eb
@@ -193,6 +193,15 @@ check_kernel() {
         if with_modules "$kernel" "$skip_fentry"; then
             arguments+=("${module_arguments[@]}")
             modules=$((count + 1)) count=$((count + 5))
+            if [ "$arch-$(uname -m)" = amd64-x86_64 ]; then
+                agent=$(c_agent) || {
+                    fail "$kernel: the C agent does not build:"
+                    tail -n 20 "$logs/build-c-agent.log"
+                    return
+                }
+                arguments+=(--file "$agent:/c-agent" --run "/c-agent /obj_modules_kfunc-el.o --for 1")
+                count=$((count + 1)) c_modules=$count
+            fi
         else
             skip "$kernel modules: the modules of its package cannot be had"
         fi
@@ -234,6 +243,7 @@ check_kernel() {
     [ -z "$syscalls" ] || check_hits "$kernel" "$log" "$syscalls" syscalls ksyscall kretsyscall has_wrapper
     [ -z "$patterns" ] || check_hits "$kernel" "$log" "$patterns" patterns by_pattern by_name on_return by_session by_many
     [ -z "$modules" ] || check_modules "$kernel" "$log" "$modules" "$skip_fentry"
+    [ -z "$c_modules" ] || check_said "$kernel" "$log" "$c_modules" "modules in C" 0 "loaded maps=1 programs=1 "
     [ -n "$no_btf" ] || return 0
     code=$(command_figure "$no_btf" exit "$log")
     said=$(grep -v -E '^CORELO-|^\[ *[0-9]+\.[0-9]+\]' "$log.$no_btf")
@@ -302,6 +312,15 @@ check_hits() {
     fi
 }
 
+# c_agent: the path of the agent in C for this host, static.
+c_agent() {
+    local target_dir=${CARGO_TARGET_DIR:-$workspace/target}
+    {
+        cargo build -q -p corelo-capi --profile device --manifest-path "$workspace/Cargo.toml" &&
+            cc -std=c11 -Os -s -static -I"$here/capi" -o "$logs/c-agent" "$here/capi/agent.c" "$target_dir/device/libcorelo.a"
+    } >"$logs/build-c-agent.log" 2>&1 && echo "$logs/c-agent"
+}
+
 # with_modules KERNEL OPTIONS: the arguments of boot.sh for the five commands that check_modules looks at, in `module_arguments`.
 with_modules() {
     local kernel=$1 options=$2 names files file
@@ -339,12 +358,12 @@ check_modules() {
     check_values "$kernel" "$log" $((first + 4)) "modules kfunc" lookup_error=2 inserted=1 found=1 status=8 weak=1
 }
 
-# check_said KERNEL LOG NUMBER CHECK EXIT PATTERN: how a command ended, and that it printed a line like that.
+# check_said KERNEL LOG NUMBER CHECK EXIT PATTERN: how a command ended, and that it printed a line like that, behind its name or not.
 check_said() {
     local kernel=$1 log=$2 number=$3 said=$2.$3 code line
     code=$(command_figure "$number" exit "$log")
-    line="$kernel $4: exit=$code wanted=$5 said: $(grep '^corelo: ' "$said" | head -n 1)"
-    if [ "$code" = "$5" ] && grep -q "^corelo: .*$6" "$said"; then
+    line="$kernel $4: exit=$code wanted=$5 said: $(grep -m 1 "^[a-z]*: .*$6\|^$6" "$said")"
+    if [ "$code" = "$5" ] && grep -q "^[a-z]*: .*$6\|^$6" "$said"; then
         pass "$line"
     else
         fail "$line"

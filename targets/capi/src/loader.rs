@@ -11,7 +11,8 @@ use corelo_core::arena::Arena;
 use corelo_core::btf::Btf;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared};
-use corelo_loader::kernel::{self, KernelBtf};
+use corelo_core::tailor::{ModuleSieve, SliceSource};
+use corelo_loader::kernel::{self, KernelBtf, StreamedBtf};
 use corelo_loader::links::Link;
 use corelo_loader::load::{Collection, LoadError, LoadOptions, rehearse};
 use corelo_loader::maps::Memlock;
@@ -63,6 +64,8 @@ pub struct Loader {
     _buffer: Option<Pinned<[u64]>>,
     _btf: Option<Pinned<KernelBtf>>,
     _object: Pinned<[u8]>,
+    /// The modules that were searched, by their numbers from 1.
+    modules: Vec<String>,
     log: GrowingLog,
     log_len: usize,
     options: Checked,
@@ -145,7 +148,7 @@ const ARENA_LIMIT: usize = 1 << 30;
 unsafe fn open(object: Box<[u8]>, file: &str, stem: &str, options: Checked) -> Result<Loader, LoaderFailure> {
     let object = Pinned::new(object);
     let name = options.name.clone().unwrap_or_else(|| stem.to_owned());
-    let mut btf = None;
+    let (mut btf, mut modules) = (None, Vec::new());
     // SAFETY: all that borrows from the three is dropped before them: here by the order of declaration, in the loader by
     // the order of its fields.
     let bytes = unsafe { object.get() };
@@ -154,7 +157,7 @@ unsafe fn open(object: Box<[u8]>, file: &str, stem: &str, options: Checked) -> R
             // SAFETY: the caller's promise.
             let memory = unsafe { aligned(memory, size) }.ok_or_else(|| argument("memory is NULL"))?;
             let mut arena = Arena::new(memory);
-            let prepared = prepare(bytes, file, &options, &mut btf, &mut arena)?;
+            let prepared = prepare(bytes, file, &options, &mut btf, &mut modules, &mut arena)?;
             (None, arena, prepared)
         }
         None => {
@@ -166,7 +169,7 @@ unsafe fn open(object: Box<[u8]>, file: &str, stem: &str, options: Checked) -> R
             // SAFETY: the same bytes, seen as bytes.
             let memory = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size) };
             let mut arena = Arena::new(memory);
-            let prepared = prepare(bytes, file, &options, &mut btf, &mut arena)?;
+            let prepared = prepare(bytes, file, &options, &mut btf, &mut modules, &mut arena)?;
             (Some(buffer), arena, prepared)
         }
     };
@@ -178,6 +181,7 @@ unsafe fn open(object: Box<[u8]>, file: &str, stem: &str, options: Checked) -> R
         _buffer: buffer,
         _btf: btf,
         _object: object,
+        modules,
         log: GrowingLog::new(16 << 10, 16 << 20),
         log_len: 0,
         options,
@@ -201,8 +205,9 @@ fn measure(
         // SAFETY: the same bytes, seen as bytes.
         let memory = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size) };
         let mut arena = Arena::new(memory);
-        let tried = prepare(bytes, file, options, btf, &mut arena).and_then(|prepared| {
-            with_options(options, name, |load| rehearse(&prepared, load, &mut arena))
+        let mut modules = Vec::new();
+        let tried = prepare(bytes, file, options, btf, &mut modules, &mut arena).and_then(|prepared| {
+            with_options(options, name, &modules, |load| rehearse(&prepared, load, &mut arena))
                 .map_err(|error| load_failure(error, format!("{file}: {}", LoadReport { prepared: &prepared, error })))
         });
         match tried {
@@ -213,25 +218,29 @@ fn measure(
     }
 }
 
-fn with_options<R>(options: &Checked, name: &str, job: impl FnOnce(&LoadOptions<'_>) -> R) -> R {
+fn with_options<R>(options: &Checked, name: &str, modules: &[String], job: impl FnOnce(&LoadOptions<'_>) -> R) -> R {
+    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
     let wants = |program: &[u8], by_default: bool| {
         by_default && !options.skip.iter().any(|skipped| skipped.as_bytes() == program)
     };
     let load = LoadOptions::new(name.as_bytes());
     job(&LoadOptions {
         wants: &wants,
+        modules: &modules,
         pin_root: options.pin_root.as_deref().unwrap_or(load.pin_root),
         memlock: if options.keep_memlock { Memlock::Keep } else { load.memlock },
         ..load
     })
 }
 
-/// Prepares an object, opens the kernel's BTF into `btf` when it is asked for, and searches the modules.
+/// Prepares an object, opens the kernel's BTF into `btf` when it is asked for, and searches the modules, whose names it
+/// puts into `modules`.
 fn prepare(
     bytes: &'static [u8],
     file: &str,
     options: &Checked,
     btf: &mut Option<Pinned<KernelBtf>>,
+    modules: &mut Vec<String>,
     arena: &mut Arena<'static>,
 ) -> Result<Prepared<'static>, LoaderFailure> {
     let object = Object::parse(bytes).map_err(|error| from_core(error.into(), file))?;
@@ -265,14 +274,19 @@ fn prepare(
         Btf::parse(blob).map_err(|error| Failure::new(Code::KernelBtf, format!("the kernel's BTF: {error}")))?;
     let mut searched = plan.search(kernel, arena).map_err(failed)?;
     if searched.wants_modules() && options.btf_path.is_none() {
-        let mut names = Vec::new();
         // Without the directory there are no modules to search.
         let _ = kernel::modules(|name| {
-            names.push(name.to_owned());
+            modules.push(name.to_owned());
             ControlFlow::<()>::Continue(())
         });
+        // Only those that have a name that is asked for are read.
+        let mut window = [0; 4096];
+        if let Ok(mut sieve) = ModuleSieve::new(SliceSource(blob), &searched, &mut window) {
+            let mut may_answer = |module| sieve.may_answer(module, &searched).unwrap_or(true);
+            modules.retain(|name| StreamedBtf::open_module(name).is_ok_and(&mut may_answer));
+        }
         for is_second_look in [false, true] {
-            for (number, name) in (1u16..).zip(&names) {
+            for (number, name) in (1u16..).zip(&*modules) {
                 // A module that cannot be read is no module that has the type.
                 let Ok(module) = KernelBtf::open_module(name) else { continue };
                 let mut scratch = arena.scratch();
@@ -333,7 +347,7 @@ impl Loader {
         let prepared = unsafe { self.prepared.get() };
         self.log_len = 0;
         let (arena, log) = (&mut self.arena, &mut self.log);
-        let loaded = with_options(&self.options, &self.name, |options| {
+        let loaded = with_options(&self.options, &self.name, &self.modules, |options| {
             let mut collection = Collection::create(prepared, options, arena)?;
             collection.load_programs(options, arena, log)?;
             Ok(collection)
