@@ -7,12 +7,18 @@ use std::path::Path;
 
 use corelo_core::object::section_name::{ProgramKind, Target};
 
+use crate::links::usdt::Usdt;
 use crate::links::{self, Link, LinkError};
 use crate::symbols::{self, FoundFile};
 
 /// Attaches `program`, whose section says `kind`; `None` where that names no target to attach to by itself: networks,
 /// cgroups, sockets, and what [`links`] has to be asked for by hand.
-pub(crate) fn attach(program: BorrowedFd<'_>, kind: &ProgramKind<'_>) -> Result<Option<Link>, LinkError> {
+/// `usdt` is what the program's collection has for static probes.
+pub(crate) fn attach(
+    program: BorrowedFd<'_>,
+    kind: &ProgramKind<'_>,
+    usdt: impl FnOnce(&Usdt<'_>) -> Result<Link, LinkError>,
+) -> Result<Option<Link>, LinkError> {
     let link = match kind.target {
         Target::Tracepoint { category, name } => links::tracepoint::attach(program, text(category)?, text(name)?, 0)?,
         Target::RawTracepoint { name } => links::raw_tracepoint::attach(program, text(name)?, 0)?,
@@ -44,6 +50,11 @@ pub(crate) fn attach(program: BorrowedFd<'_>, kind: &ProgramKind<'_>) -> Result<
             links::uprobe::attach_pattern(program, file.as_path(), text(pattern)?, is_return, is_session)?
         }
         Target::Ksyscall { name, is_return } => links::ksyscall::attach(program, text(name)?, is_return, 0)?,
+        Target::Usdt { path, provider, name } => {
+            let file = file(path)?;
+            let (provider, name) = (text(provider)?, text(name)?);
+            usdt(&Usdt { path: file.as_path(), provider, name, pid: None, cookie: 0 })?
+        }
         _ => return Ok(None),
     };
     Ok(Some(link))

@@ -70,6 +70,11 @@ pub struct ExternValue {
 }
 
 impl ExternValue {
+    /// A kernel variable or function, which module number `module` has (0: vmlinux).
+    pub(crate) fn of_type(id: TypeId, module: u16) -> Self {
+        Self { address: 0, type_id: id.0, module, is_found: 1 }
+    }
+
     /// The kernel variable or function.
     #[must_use]
     pub fn type_id(&self) -> Option<TypeId> {
@@ -120,7 +125,7 @@ impl<'a> Externs<'a> {
             let error = match prepared.extern_match(number) {
                 ExternMatch::Found { id, module } => match open_module(module) {
                     Ok(()) => {
-                        (value.type_id, value.module, value.is_found) = (id.0, module, 1);
+                        *value = ExternValue::of_type(id, module);
                         continue;
                     }
                     Err(errno) => ExternError::ModuleBtf(errno),

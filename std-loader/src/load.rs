@@ -17,6 +17,7 @@ mod variables;
 use core::fmt;
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
 
 use corelo_core::arena::{Arena, ArenaFull, Part};
 use corelo_core::btf::Types;
@@ -25,7 +26,7 @@ use corelo_core::bytes::Endian;
 use corelo_core::insn::{POISON_KFUNC_BASE, pseudo};
 use corelo_core::link::{LinkCause, LinkError, LinkedProgram, ReferenceKind};
 use corelo_core::object::section_name::{ProgType, ProgramKind, Target, parse, parse_older, split_optional};
-use corelo_core::object::{Function, Map, MapOrigin, Object, Pinning};
+use corelo_core::object::{ExternKind, Function, Map, MapOrigin, Object, Pinning};
 use corelo_core::prepare::{AttachTarget, PrepareError, Prepared};
 use corelo_core::struct_ops::StructOpsError;
 use zerocopy::IntoBytes;
@@ -40,6 +41,7 @@ use crate::programs::{LoadFailure, LogBuffer, ProgramSpec, load_btf, load_progra
 use crate::sys::fd_table::{FdTable, MapRef};
 use crate::sys::mmap::ArrayMap;
 use crate::sys::{Errno, bpf};
+use crate::version::KernelVersion;
 use modules::Modules;
 
 pub use contents::VariableError;
@@ -263,6 +265,8 @@ pub struct Collection<'p, 'a> {
     modules: Modules<'a>,
     /// The object's arena.
     arena: Option<ArrayMap>,
+    /// How many argument specifications of static probes are in the object's map for them.
+    usdt_specs: Mutex<u32>,
     patched: u32,
     poisoned: u32,
 }
@@ -327,6 +331,7 @@ impl<'p, 'a> Collection<'p, 'a> {
             externs: Externs::default(),
             modules: Modules::new(prepared, arena)?,
             arena: None,
+            usdt_specs: Mutex::new(0),
             patched: 0,
             poisoned: 0,
         })
@@ -516,6 +521,11 @@ impl<'p, 'a> Collection<'p, 'a> {
             }
             AttachTarget::Missing(_) => return Err(LoadError::MissingTarget { function: number }),
         };
+        // As one link to all places of a probe wants it; kernels without such links (before 6.6) do not look at it.
+        let is_usdt = is_usdt(prepared, function);
+        if is_usdt && cfg!(target_pointer_width = "64") {
+            attach_type = links::attach_type::TRACE_UPROBE_MULTI;
+        }
         let mut linked = link(prepared, number, scratch)?;
         let fd_array = self.modules.fd_array(scratch)?;
         self.fill_in(&mut linked);
@@ -525,7 +535,7 @@ impl<'p, 'a> Collection<'p, 'a> {
         let spec = ProgramSpec {
             name: prepared.function_name(function),
             expected_attach_type: attach_type,
-            attach_type_optional: kind.is_attach_type_optional,
+            attach_type_optional: kind.is_attach_type_optional || is_usdt,
             license,
             kern_version: Some(prepared.object().version()).filter(|&version| version != 0),
             flags: if kind.is_sleepable { SLEEPABLE } else { 0 } | if kind.has_xdp_frags { XDP_HAS_FRAGS } else { 0 },
@@ -561,14 +571,14 @@ impl<'p, 'a> Collection<'p, 'a> {
                 }
                 ReferenceKind::ExternLoad => {
                     let Some(value) = self.externs.get(reference.number()) else { continue };
-                    let (low, high) = match value.type_id() {
-                        Some(id) => {
-                            first.set_src_reg(pseudo::BTF_ID, endian);
-                            let module = self.modules.fd(value.module()).map_or(0, |fd| fd.as_raw_fd());
-                            (id.0, module.cast_unsigned())
-                        }
-                        None => (value.address as u32, (value.address >> 32) as u32),
-                    };
+                    let externs = self.prepared.declared().externs();
+                    let is_function =
+                        externs.get(reference.number()).is_some_and(|ext| ext.kind() == ExternKind::Kfunc);
+                    let address = self.modules.address(value, is_function, KernelVersion::running());
+                    if address.is_type {
+                        first.set_src_reg(pseudo::BTF_ID, endian);
+                    }
+                    let (low, high) = (address.low, address.high);
                     first.set_imm(low.cast_signed(), endian);
                     if let Some(second) = rest.first_mut() {
                         second.set_imm(high.cast_signed(), endian);
@@ -601,7 +611,39 @@ impl<'p, 'a> Collection<'p, 'a> {
         let function = self.prepared.declared().functions().get(number);
         let kind = function.and_then(|function| program_kind(self.prepared, function));
         let (Some(kind), Some(program)) = (kind, self.programs.get(number)) else { return Ok(None) };
-        attach::attach(program, &kind)
+        attach::attach(program, &kind, |usdt| links::usdt::attach(program, usdt, &self.usdt_support()))
+    }
+
+    /// Attaches a loaded USDT program, by its function's number, to a static probe: one whose section names none, or to
+    /// one process only. The object's maps of bpf/usdt.bpf.h tell the program how to read the probe's arguments.
+    ///
+    /// # Errors
+    /// [`LinkError`](links::LinkError): EBADF where the program was not loaded, EINVAL where it is none of a `usdt`
+    /// section.
+    pub fn attach_usdt(&self, number: usize, usdt: &links::usdt::Usdt<'_>) -> Result<links::Link, links::LinkError> {
+        let failed = |errno| links::LinkError::Kernel { call: "BPF_LINK_CREATE", errno };
+        let program = self.programs.get(number).ok_or(failed(Errno::EBADF))?;
+        let function = self.prepared.declared().functions().get(number);
+        if !function.is_some_and(|function| is_usdt(self.prepared, function)) {
+            return Err(failed(Errno::EINVAL));
+        }
+        links::usdt::attach(program, usdt, &self.usdt_support())
+    }
+
+    fn usdt_support(&self) -> links::usdt::Support<'_> {
+        let find = |name: &str| {
+            let mut maps = self.prepared.maps().iter().enumerate();
+            let (number, map) = maps.find(|(_, map)| self.prepared.map_name(map) == name.as_bytes())?;
+            Some((self.maps.get(number)?, map))
+        };
+        let specs = find(links::usdt::SPECS);
+        let spec_type = specs.and_then(|(_, map)| self.prepared.local().zip(map.value_type()));
+        links::usdt::Support {
+            specs: specs.map(|(fd, _)| fd),
+            spec_type,
+            used: &self.usdt_specs,
+            addresses: find(links::usdt::ADDRESSES).map(|(fd, _)| fd),
+        }
     }
 
     /// Where a program runs, as its section says.
@@ -699,6 +741,11 @@ fn link_error(function: usize, error: LinkError) -> LoadError {
 fn program_kind<'a>(prepared: &Prepared<'a>, function: &Function) -> Option<ProgramKind<'a>> {
     let (section, _) = split_optional(prepared.section_name(function));
     parse(section).or_else(|| parse_older(section))
+}
+
+/// Whether its section is one of USDT programs.
+fn is_usdt(prepared: &Prepared<'_>, function: &Function) -> bool {
+    links::usdt::is_section(split_optional(prepared.section_name(function)).0)
 }
 
 fn is_wanted(prepared: &Prepared<'_>, number: usize, function: &Function, options: &LoadOptions<'_>) -> bool {

@@ -13,7 +13,7 @@ mod pattern;
 mod versions;
 
 use core::fmt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use elf::abi;
@@ -100,9 +100,7 @@ impl core::error::Error for SymbolError {}
 /// # Errors
 /// [`SymbolError`].
 pub fn function_offset(path: &Path, name: &str) -> Result<u64, SymbolError> {
-    let path = CPath::new(path).map_err(SymbolError::Open)?;
-    let fd = files::open(path.as_c_str(), OFlags::RDONLY).map_err(SymbolError::Open)?;
-    File::parse(fd)?.function_offset(name.as_bytes())
+    File::open(path)?.function_offset(name.as_bytes())
 }
 
 /// The same for the file that is open; its position does not move.
@@ -113,13 +111,36 @@ pub fn function_offset_in(fd: OwnedFd, name: &str) -> Result<u64, SymbolError> {
     File::parse(fd)?.function_offset(name.as_bytes())
 }
 
-struct File {
+/// An ELF file that something can be attached to.
+pub(crate) struct File {
     fd: OwnedFd,
     header: FileHeader<AnyEndian>,
     sections: u64,
 }
 
+/// Where an address of a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Bytes from the start of the file.
+    pub(crate) offset: u64,
+    /// PF_* of its segment.
+    pub(crate) flags: u32,
+}
+
 impl File {
+    pub(crate) fn open(path: &Path) -> Result<File, SymbolError> {
+        let path = CPath::new(path).map_err(SymbolError::Open)?;
+        File::parse(files::open(path.as_c_str(), OFlags::RDONLY).map_err(SymbolError::Open)?)
+    }
+
+    pub(crate) fn header(&self) -> &FileHeader<AnyEndian> {
+        &self.header
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
     fn parse(fd: OwnedFd) -> Result<File, SymbolError> {
         let mut start = [0; 64];
         let len = files::read_at(&fd, &mut start, 0).map_err(SymbolError::Read)?;
@@ -180,7 +201,26 @@ impl File {
         Ok(None)
     }
 
-    fn read_section(&self, section: &SectionHeader) -> Result<AnonMap, SymbolError> {
+    /// The names of the sections; `None` where they have none.
+    pub(crate) fn section_names(&self) -> Result<Option<AnonMap>, SymbolError> {
+        let index = match self.header.e_shstrndx {
+            0 => return Ok(None),
+            // Too large for the header.
+            abi::SHN_XINDEX => u64::from(self.section(0)?.sh_link),
+            index => u64::from(index),
+        };
+        self.read_section(&self.section(index)?).map(Some)
+    }
+
+    /// The first section of this name, `names` being those of all.
+    pub(crate) fn section_named(&self, names: &[u8], name: &[u8]) -> Result<Option<SectionHeader>, SymbolError> {
+        self.find_section(|section| {
+            let own = usize::try_from(section.sh_name).ok().and_then(|at| names.get(at..));
+            own.and_then(|own| own.split(|byte| *byte == 0).next()) == Some(name)
+        })
+    }
+
+    pub(crate) fn read_section(&self, section: &SectionHeader) -> Result<AnonMap, SymbolError> {
         let too_large = SymbolError::Memory(Errno::EFBIG);
         if section.sh_size > MAX_NAMES {
             return Err(too_large);
@@ -283,6 +323,11 @@ impl File {
     /// Where the bytes of an address are in the file. (The lowest bit of a Thumb function's address stays: the kernel refuses
     /// such an offset, and an ARM breakpoint among Thumb instructions would end the process.)
     fn file_offset(&self, address: u64) -> Result<u64, SymbolError> {
+        self.place(address).map(|place| place.offset)
+    }
+
+    /// The same with what the segment may be used for.
+    pub(crate) fn place(&self, address: u64) -> Result<Place, SymbolError> {
         for index in 0..u64::from(self.header.e_phnum).min(MAX_HEADERS) {
             let segment: ProgramHeader = self.record(self.header.e_phoff, index, self.header.e_phentsize)?;
             if segment.p_type != abi::PT_LOAD {
@@ -291,7 +336,8 @@ impl File {
             if let Some(inside) = address.checked_sub(segment.p_vaddr)
                 && inside < segment.p_filesz
             {
-                return segment.p_offset.checked_add(inside).ok_or(SymbolError::Damaged);
+                let offset = segment.p_offset.checked_add(inside).ok_or(SymbolError::Damaged)?;
+                return Ok(Place { offset, flags: segment.p_flags });
             }
         }
         Err(SymbolError::NotInFile { address })

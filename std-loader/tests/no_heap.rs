@@ -2,7 +2,9 @@
 //!
 //! Needs root and bpf(2): without them it says that it is skipped, and fails instead where CORELO_REQUIRE_KERNEL=1.
 
-#![expect(unsafe_code, reason = "a global allocator cannot be written without it")]
+#![expect(unsafe_code, reason = "a global allocator and static probes cannot be written without it")]
+
+mod probes;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -10,12 +12,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use corelo_core::arena::Arena;
+use corelo_core::object::Object;
+use corelo_core::prepare::{Options, prepare};
 use corelo_loader::cpus::Cpus;
 use corelo_loader::features::{Feature, Features};
 use corelo_loader::kallsyms::{self, Found};
 use corelo_loader::kconfig::{self, KconfigType, Wanted};
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::links::{self, LinkError};
+use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::maps::{self, Map, MapSpec, Memlock, map_type};
 use corelo_loader::perf_buffer::PerfBuffer;
 use corelo_loader::pin;
@@ -56,7 +62,7 @@ fn insn(opcode: u8, registers: (u8, u8), imm: i32) -> [u8; 8] {
     [opcode, pair, 0, 0, imm[0], imm[1], imm[2], imm[3]]
 }
 
-fn work() {
+fn work(object: &[u8], buffer: &mut [u8]) {
     let ring = maps::create(
         &MapSpec { name: b"events", map_type: map_type::RINGBUF, max_entries: 4096, ..MapSpec::default() },
         Memlock::RaiseIfRefused,
@@ -132,6 +138,7 @@ fn work() {
     let _ = corelo_loader::kernel::btf_object("no_such_module");
     let _ = links::interface_index("lo");
     attach_by_pattern(program.as_fd());
+    static_probes(object, buffer);
     ask_the_kernel();
 }
 
@@ -144,6 +151,42 @@ fn attach_by_pattern(program: BorrowedFd<'_>) {
     let me = Path::new("/proc/self/exe");
     assert!(symbols::matching_offsets(me, "*main*").unwrap().as_slice().len() > 1);
     assert!(links::uprobe::attach_pattern(program, me, "*main*", false, false).is_err());
+}
+
+/// A whole object, from its bytes to an argument of a probe in its map.
+fn static_probes(object: &[u8], buffer: &mut [u8]) {
+    if !probes::ARE_THERE {
+        return;
+    }
+    let mut arena = Arena::new(buffer);
+    let object = Object::parse(object).unwrap();
+    let prepared = prepare(&object, None, Options::default(), &mut arena).unwrap();
+    let options = LoadOptions::new(b"obj_usdt");
+    let mut collection = Collection::create(&prepared, &options, &mut arena).unwrap();
+    collection.load_programs(&options, &mut arena, &mut GrowingLog::new(4096, 1 << 20)).unwrap();
+    let by_name = |name: &[u8]| {
+        let mut programs = prepared.declared().programs();
+        programs.find(|(_, function)| prepared.function_name(function) == name).unwrap().0
+    };
+    let operands = collection.attach(by_name(b"on_operands"));
+    let guarded = collection.attach(by_name(b"on_guarded"));
+    match (operands, guarded) {
+        (Ok(Some(operands)), Ok(Some(guarded))) => {
+            probes::operands_here(5, &[1, 2], 1);
+            probes::simple(5, &[1, 2]);
+            probes::unreadable();
+            probes::operands_there(6);
+            assert!(probes::guarded() > 0);
+            let seen = collection.map("seen").unwrap();
+            let seen = Map::<u32, [u64; 15]>::new(&seen).unwrap().get(&0).unwrap().unwrap();
+            assert_eq!(seen[..4], [2, 1, 0, 6]);
+            drop((operands, guarded));
+        }
+        // Kernels without uprobes: what is read before is what counts here.
+        (Err(error), _) | (_, Err(error)) => assert!(matches!(error, LinkError::NoProbes | LinkError::Kernel { .. })),
+        other => panic!("{other:?}"),
+    }
+    assert!(collection.attach(by_name(b"unreadable")).is_err());
 }
 
 /// What a load asks for when it has to: features, addresses, configuration values, functions of programs.
@@ -173,8 +216,12 @@ fn nothing_on_the_way_uses_the_heap() {
         println!("skipped: bpf(2) does not make a map: {errno}");
         return;
     }
+    let endian = if cfg!(target_endian = "big") { "eb" } else { "el" };
+    let path = format!("{}/../tests/fixtures/obj_usdt-{endian}.o", env!("CARGO_MANIFEST_DIR"));
+    let object = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut buffer = vec![0; 64 << 10];
     FORBIDDEN.set(true);
-    work();
+    work(&object, &mut buffer);
     FORBIDDEN.set(false);
 }
 

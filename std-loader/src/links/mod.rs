@@ -22,6 +22,7 @@ mod tracefs;
 pub mod tracepoint;
 pub mod tracing;
 pub mod uprobe;
+pub mod usdt;
 pub mod xdp;
 
 use core::fmt;
@@ -34,6 +35,7 @@ use crate::sys::{Errno, bpf, perf};
 pub use crate::sys::bpf::{CStrAddress, Functions, LinkInfo, link_info};
 pub use crate::sys::perf::{Sampling, Scope};
 pub use multi::Multi;
+pub use usdt::UsdtError;
 
 /// `enum bpf_attach_type` of the uapi, those that this module attaches with. The program's own is what most calls take.
 pub mod attach_type {
@@ -114,6 +116,8 @@ pub enum LinkError {
         /// How it was refused.
         errno: Errno,
     },
+    /// The static probes of the probed file.
+    Usdt(UsdtError),
     /// A reference counter is so far into its file that the uprobe PMU has no room for the offset: 32 bits.
     CounterOffset {
         /// The offset, in bytes.
@@ -155,6 +159,7 @@ impl fmt::Display for LinkError {
             LinkError::NoMulti { multi, errno } => {
                 write!(f, "this kernel has no {} links ({errno}): they need {}", multi.name(), multi.needs())
             }
+            LinkError::Usdt(error) => error.fmt(f),
             LinkError::CounterOffset { offset } => {
                 write!(f, "the reference counter's offset {offset:#x} has more than the 32 bits that a uprobe takes")
             }
@@ -198,6 +203,8 @@ enum Kind {
         #[expect(dead_code, reason = "held for its drop")]
         probe: Option<tracefs::Probe>,
     },
+    /// Many of these, for one USDT probe.
+    Sites(#[expect(dead_code, reason = "held for its drop")] usdt::Attached),
     /// BPF_PROG_ATTACH.
     Attached { target: OwnedFd, program: OwnedFd, attach_type: u32 },
     /// A struct_ops map of kernels without struct_ops links.
@@ -219,7 +226,7 @@ impl Link {
         match &self.kind {
             Kind::Bpf(fd) => Some(fd.as_fd()),
             Kind::Perf { link, .. } => link.as_ref().map(AsFd::as_fd),
-            Kind::Attached { .. } | Kind::StructOps(_) => None,
+            Kind::Sites(_) | Kind::Attached { .. } | Kind::StructOps(_) => None,
         }
     }
 
@@ -245,7 +252,7 @@ impl Link {
             },
             Kind::Perf { event, .. } => perf::disable(event.as_fd()).map_err(call("PERF_EVENT_IOC_DISABLE")),
             // Dropping does these.
-            Kind::Attached { .. } | Kind::StructOps(_) => Ok(()),
+            Kind::Sites(_) | Kind::Attached { .. } | Kind::StructOps(_) => Ok(()),
         }
     }
 }
@@ -253,7 +260,7 @@ impl Link {
 impl Drop for Kind {
     fn drop(&mut self) {
         match self {
-            Kind::Bpf(_) => {}
+            Kind::Bpf(_) | Kind::Sites(_) => {}
             // The link goes before the event, the event before its probe: a probe in use cannot be removed. The event is
             // not disabled here, for a pinned link keeps it working.
             Kind::Perf { .. } => {}

@@ -38,9 +38,19 @@ pub(super) fn attach_to(
     cookie: u64,
     probe: Option<Probe>,
 ) -> Result<Link, LinkError> {
+    let link = put_on(event.as_fd(), program, cookie)?;
+    Ok(Link::new(Kind::Perf { link, event, probe }))
+}
+
+/// The same for an event that stays the caller's; the link, where there is one.
+pub(super) fn put_on(
+    event: BorrowedFd<'_>,
+    program: BorrowedFd<'_>,
+    cookie: u64,
+) -> Result<Option<OwnedFd>, LinkError> {
     let created = bpf::link_create(
         program,
-        bpf::target_fd(event.as_fd()),
+        bpf::target_fd(event),
         attach_type::PERF_EVENT,
         0,
         &bpf::LinkTarget::PerfEvent { cookie },
@@ -50,11 +60,11 @@ pub(super) fn attach_to(
         // A kernel that knows no such link says EINVAL; so does one that knows it and refuses the program, and then the
         // ioctl gives the same answer.
         Err(Errno::EINVAL) if cookie == 0 => {
-            perf::set_bpf(event.as_fd(), program).map_err(call("PERF_EVENT_IOC_SET_BPF"))?;
+            perf::set_bpf(event, program).map_err(call("PERF_EVENT_IOC_SET_BPF"))?;
             None
         }
         Err(errno) => return Err(call("BPF_LINK_CREATE")(errno)),
     };
-    perf::enable(event.as_fd()).map_err(call("PERF_EVENT_IOC_ENABLE"))?;
-    Ok(Link::new(Kind::Perf { link, event, probe }))
+    perf::enable(event).map_err(call("PERF_EVENT_IOC_ENABLE"))?;
+    Ok(link)
 }

@@ -57,7 +57,7 @@ pub fn attach(program: BorrowedFd<'_>, uprobe: Uprobe<'_>) -> Result<Link, LinkE
 }
 
 /// The PMU has the offset of a reference counter in the upper half of `config`.
-fn counter_bits(offset: u64) -> Result<u64, LinkError> {
+pub(super) fn counter_bits(offset: u64) -> Result<u64, LinkError> {
     match u32::try_from(offset) {
         Ok(offset) => Ok(u64::from(offset) << 32),
         Err(_) => Err(LinkError::CounterOffset { offset }),

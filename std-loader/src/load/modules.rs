@@ -5,9 +5,23 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use corelo_core::arena::{Arena, ArenaFull, Part};
 use corelo_core::prepare::Prepared;
 
+use crate::externs::ExternValue;
 use crate::kernel::btf_object;
 use crate::sys::Errno;
 use crate::sys::fd_table::FdTable;
+use crate::version::KernelVersion;
+
+/// The first Linux whose verifier takes the BTF id of a function for its address; those before take that of a variable.
+const FUNCTION_ADDRESSES: KernelVersion = KernelVersion::new(6, 4, 0);
+
+/// The two immediates of an LD_IMM64 that loads an extern's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ExternAddress {
+    /// Whether they are a type's id and the descriptor of its BTF, instead of the address.
+    pub(super) is_type: bool,
+    pub(super) low: u32,
+    pub(super) high: u32,
+}
 
 /// The modules that an object's programs and externs have targets in.
 #[derive(Debug)]
@@ -52,6 +66,24 @@ impl<'a> Modules<'a> {
         place.and_then(|place| i16::try_from(place + 1).ok()).unwrap_or(0)
     }
 
+    /// What a load of the address of an extern has for the kernel, which is `version`.
+    ///
+    /// Programs compare a weak function's address with 0. Where the kernel cannot give that address they get 1, so that
+    /// they can be loaded; libbpf's are refused there.
+    pub(super) fn address(&self, value: &ExternValue, is_function: bool, version: KernelVersion) -> ExternAddress {
+        match value.type_id() {
+            Some(_) if is_function && version < FUNCTION_ADDRESSES => ExternAddress { is_type: false, low: 1, high: 0 },
+            Some(id) => {
+                let module = self.fd(value.module()).map_or(0, |fd| fd.as_raw_fd());
+                ExternAddress { is_type: true, low: id.0, high: module.cast_unsigned() }
+            }
+            None => {
+                let address = value.address;
+                ExternAddress { is_type: false, low: address as u32, high: (address >> 32) as u32 }
+            }
+        }
+    }
+
     /// What kfunc calls index: empty where there are no modules.
     pub(super) fn fd_array<'s>(&self, scratch: &mut Arena<'s>) -> Result<&'s [i32], ArenaFull> {
         if self.numbers.is_empty() {
@@ -68,6 +100,7 @@ impl<'a> Modules<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corelo_core::btf::TypeId;
     use std::os::fd::OwnedFd;
 
     #[test]
@@ -91,5 +124,28 @@ mod tests {
         assert_eq!(modules.fd_array(&mut arena).unwrap(), raw);
         let none = Modules { numbers: &mut [], fds: FdTable::new(&mut []) };
         assert!(none.fd_array(&mut Arena::new(&mut [])).unwrap().is_empty());
+    }
+    #[test]
+    fn addresses_of_functions_are_any_but_0_where_the_kernel_does_not_know_them() {
+        let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let raw = null.as_raw_fd().cast_unsigned();
+        let (mut numbers, mut places) = ([7], [0; 1]);
+        let mut fds = FdTable::new(&mut places);
+        fds.set(0, null);
+        let modules = Modules { numbers: &mut numbers, fds };
+        let words = |value: ExternValue, is_function, (major, minor)| {
+            let address = modules.address(&value, is_function, KernelVersion::new(major, minor, 0));
+            (address.is_type, address.low, address.high)
+        };
+        let typed = |module| ExternValue::of_type(TypeId(101_102), module);
+        for (of, module, fd) in [("the kernel", 0, 0), ("a module", 7, raw)] {
+            assert_eq!(words(typed(module), true, (6, 4)), (true, 101_102, fd), "a function of {of}");
+            assert_eq!(words(typed(module), true, (6, 3)), (false, 1, 0), "a function of {of}, before 6.4");
+            assert_eq!(words(typed(module), false, (5, 10)), (true, 101_102, fd), "a variable of {of}");
+        }
+        assert_eq!(words(ExternValue::default(), true, (6, 3)), (false, 0, 0), "a weak function that is not there");
+        let mut at = ExternValue::default();
+        at.address = 0xffff_ffff_8100_0000;
+        assert_eq!(words(at, false, (6, 12)), (false, 0x8100_0000, 0xffff_ffff), "a symbol");
     }
 }

@@ -3,10 +3,8 @@
 use std::path::Path;
 
 use elf::abi;
-use rustix::fs::OFlags;
 
 use super::{File, SymbolError};
-use crate::files::{self, CPath};
 use crate::glob;
 use crate::list::Numbers;
 
@@ -31,9 +29,7 @@ impl Offsets {
 /// # Errors
 /// [`SymbolError`]; [`SymbolError::Missing`] where nothing fits.
 pub fn matching_offsets(path: &Path, pattern: &str) -> Result<Offsets, SymbolError> {
-    let path = CPath::new(path).map_err(SymbolError::Open)?;
-    let fd = files::open(path.as_c_str(), OFlags::RDONLY).map_err(SymbolError::Open)?;
-    File::parse(fd)?.matching_offsets(pattern.as_bytes())
+    File::open(path)?.matching_offsets(pattern.as_bytes())
 }
 
 impl File {

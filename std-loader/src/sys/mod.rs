@@ -15,6 +15,9 @@ pub(crate) mod env;
 mod errno;
 #[cfg(test)]
 pub(crate) mod fake;
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) mod fake_probe;
+pub(crate) mod fd_list;
 pub mod fd_table;
 pub mod mmap;
 pub mod perf;
