@@ -8,7 +8,8 @@ use corelo_core::object::{Map, MapOrigin, SlotTarget};
 use corelo_core::prepare::Prepared;
 use zerocopy::IntoBytes;
 
-use super::{Collection, LoadError, LoadOptions, extern_error};
+use super::error::extern_error;
+use super::{Collection, LoadError, LoadOptions};
 use crate::externs::write_kconfig;
 use crate::maps::{self, map_type};
 use crate::sys::mmap::ArrayMap;

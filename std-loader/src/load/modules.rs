@@ -66,13 +66,15 @@ impl<'a> Modules<'a> {
         place.and_then(|place| i16::try_from(place + 1).ok()).unwrap_or(0)
     }
 
-    /// What a load of the address of an extern has for the kernel, which is `version`.
+    /// What a load of the address of an extern has for the kernel. `function_of` is the kernel's version for a function.
     ///
     /// Programs compare a weak function's address with 0. Where the kernel cannot give that address they get 1, so that
     /// they can be loaded; libbpf's are refused there.
-    pub(super) fn address(&self, value: &ExternValue, is_function: bool, version: KernelVersion) -> ExternAddress {
+    pub(super) fn address(&self, value: &ExternValue, function_of: Option<KernelVersion>) -> ExternAddress {
         match value.type_id() {
-            Some(_) if is_function && version < FUNCTION_ADDRESSES => ExternAddress { is_type: false, low: 1, high: 0 },
+            Some(_) if function_of.is_some_and(|version| version < FUNCTION_ADDRESSES) => {
+                ExternAddress { is_type: false, low: 1, high: 0 }
+            }
             Some(id) => {
                 let module = self.fd(value.module()).map_or(0, |fd| fd.as_raw_fd());
                 ExternAddress { is_type: true, low: id.0, high: module.cast_unsigned() }
@@ -133,8 +135,8 @@ mod tests {
         let mut fds = FdTable::new(&mut places);
         fds.set(0, null);
         let modules = Modules { numbers: &mut numbers, fds };
-        let words = |value: ExternValue, is_function, (major, minor)| {
-            let address = modules.address(&value, is_function, KernelVersion::new(major, minor, 0));
+        let words = |value: ExternValue, is_function: bool, (major, minor)| {
+            let address = modules.address(&value, is_function.then_some(KernelVersion::new(major, minor, 0)));
             (address.is_type, address.low, address.high)
         };
         let typed = |module| ExternValue::of_type(TypeId(101_102), module);

@@ -1,0 +1,179 @@
+//! Why an object is not loaded.
+
+use core::fmt;
+
+use corelo_core::arena::ArenaFull;
+use corelo_core::btf::sanitize::SanitizeError;
+use corelo_core::link::{LinkCause, LinkError};
+use corelo_core::prepare::PrepareError;
+use corelo_core::struct_ops::StructOpsError;
+
+use super::VariableError;
+use crate::externs::ExternError;
+use crate::pin::PinError;
+use crate::programs::LoadFailure;
+use crate::sys::Errno;
+
+/// Why an object cannot be loaded. Maps, functions and externs are given by their numbers in the prepared object, which
+/// [`report`](crate::report) turns into names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The object has the other byte order than this machine.
+    ByteOrder,
+    /// The object could not be prepared.
+    Prepare(PrepareError),
+    /// The object's BTF could not be made ready for the kernel.
+    Btf(SanitizeError),
+    /// The kernel refuses a map.
+    MapCreate {
+        /// The map.
+        map: usize,
+        /// Its answer.
+        errno: Errno,
+    },
+    /// A map could not be pinned, or the one that is pinned is another.
+    Pin {
+        /// The map.
+        map: usize,
+        /// Why.
+        error: PinError,
+    },
+    /// The first contents of a map could not be written, or the map not be frozen.
+    MapFill {
+        /// The map.
+        map: usize,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// A slot of a map cannot be filled with what its definition says.
+    Slot {
+        /// The map.
+        map: usize,
+        /// The slot.
+        index: u32,
+        /// The kernel's answer; ENOENT where what goes there was not created.
+        errno: Errno,
+    },
+    /// A struct_ops table does not fit the kernel.
+    StructOps {
+        /// The map.
+        map: usize,
+        /// Why.
+        error: StructOpsError,
+    },
+    /// A variable cannot be set.
+    Variable {
+        /// Its place in [`LoadOptions::variables`].
+        index: usize,
+        /// Why.
+        error: VariableError,
+    },
+    /// The BTF of a module that a program is loaded for cannot be had.
+    ModuleBtf {
+        /// The function.
+        function: usize,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// An extern has no value.
+    Extern {
+        /// The extern.
+        number: usize,
+        /// Why.
+        error: ExternError,
+    },
+    /// A program could not be linked.
+    Link {
+        /// The function.
+        function: usize,
+        /// Why.
+        error: LinkError,
+    },
+    /// A program's section says of no program type what it is.
+    UnknownSection {
+        /// The function.
+        function: usize,
+    },
+    /// The kernel lacks what a program is to be attached to.
+    MissingTarget {
+        /// The function.
+        function: usize,
+    },
+    /// The kernel refuses a program.
+    Program {
+        /// The function.
+        function: usize,
+        /// Its answer; the verifier's log is in the caller's buffer.
+        failure: LoadFailure,
+    },
+    /// The arena is too small.
+    Arena(ArenaFull),
+}
+
+impl From<ArenaFull> for LoadError {
+    fn from(full: ArenaFull) -> Self {
+        Self::Arena(full)
+    }
+}
+
+impl From<PrepareError> for LoadError {
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::Arena(full) => Self::Arena(full),
+            error => Self::Prepare(error),
+        }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ByteOrder => f.write_str("the object has the other byte order than this machine"),
+            Self::Prepare(error) => error.fmt(f),
+            Self::Btf(error) => write!(f, "the object's BTF: {error}"),
+            Self::MapCreate { map, errno } => write!(f, "map #{map}: the kernel refuses to create it: {errno}"),
+            Self::Pin { map, error } => write!(f, "map #{map}: {error}"),
+            Self::MapFill { map, errno } => write!(f, "map #{map}: its contents cannot be written: {errno}"),
+            Self::Slot { map, index, errno } => write!(f, "map #{map}: slot {index} cannot be filled: {errno}"),
+            Self::StructOps { map, error } => write!(f, "struct_ops table #{map}: {error}"),
+            Self::Variable { index, error } => write!(f, "variable #{index}: {error}"),
+            Self::ModuleBtf { function, errno } => {
+                write!(f, "function #{function}: the BTF of its target's module cannot be had: {errno}")
+            }
+            Self::Extern { number, error } => write!(f, "extern #{number}: {error}"),
+            Self::Link { error, .. } => error.fmt(f),
+            Self::UnknownSection { function } => {
+                write!(f, "function #{function}: its section is not that of any program type")
+            }
+            Self::MissingTarget { function } => {
+                write!(f, "function #{function}: the kernel lacks what it is to be attached to")
+            }
+            Self::Program { function, failure } => write!(f, "function #{function}: {failure}"),
+            Self::Arena(full) => full.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for LoadError {}
+
+pub(super) fn btf_error(error: SanitizeError) -> LoadError {
+    match error {
+        SanitizeError::Arena(full) => LoadError::Arena(full),
+        error => LoadError::Btf(error),
+    }
+}
+
+pub(super) fn extern_error((number, error): (usize, ExternError)) -> LoadError {
+    match error {
+        ExternError::Arena(full) => LoadError::Arena(full),
+        error => LoadError::Extern { number, error },
+    }
+}
+
+pub(super) fn link_error(function: usize, error: LinkError) -> LoadError {
+    match error.cause {
+        LinkCause::Arena(full) => LoadError::Arena(full),
+        _ => LoadError::Link { function, error },
+    }
+}

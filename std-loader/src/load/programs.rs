@@ -1,0 +1,224 @@
+//! The programs of an object: linked one at a time in scratch, and loaded.
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use corelo_core::arena::{Arena, ArenaFull, Part};
+use corelo_core::bytes::Endian;
+use corelo_core::insn::{POISON_KFUNC_BASE, pseudo};
+use corelo_core::link::{LinkedProgram, ReferenceKind};
+use corelo_core::object::section_name::{ProgType, Target};
+use corelo_core::object::{ExternKind, Function, MapOrigin};
+use corelo_core::prepare::{AttachTarget, Prepared};
+use zerocopy::IntoBytes;
+
+use super::error::link_error;
+use super::{Collection, LoadError, LoadOptions, is_usdt, is_wanted, program_kind};
+use crate::links;
+use crate::programs::{LogBuffer, ProgramSpec, load_program};
+use crate::sys::bpf;
+use crate::version::KernelVersion;
+
+/// BPF_F_SLEEPABLE
+const SLEEPABLE: u32 = 1 << 4;
+/// BPF_F_XDP_HAS_FRAGS
+const XDP_HAS_FRAGS: u32 = 1 << 5;
+
+impl Collection<'_, '_> {
+    /// Loads the programs that the options want, one at a time.
+    ///
+    /// # Errors
+    /// [`LoadError`]; what was loaded before stays in the collection until that goes.
+    pub fn load_programs(
+        &mut self,
+        options: &LoadOptions<'_>,
+        arena: &mut Arena<'_>,
+        log: &mut dyn LogBuffer,
+    ) -> Result<(), LoadError> {
+        for (number, function) in self.prepared.declared().programs() {
+            if is_wanted(self.prepared, number, function, options) {
+                self.load_program(number, options, &mut arena.scratch(), log)?;
+            }
+        }
+        self.fill_program_slots()
+    }
+
+    /// Loads one program, given by its function's number.
+    ///
+    /// # Errors
+    /// [`LoadError`]
+    pub fn load_program(
+        &mut self,
+        number: usize,
+        options: &LoadOptions<'_>,
+        scratch: &mut Arena<'_>,
+        log: &mut dyn LogBuffer,
+    ) -> Result<(), LoadError> {
+        use std::os::fd::AsFd;
+        let prepared = self.prepared;
+        let unknown = LoadError::UnknownSection { function: number };
+        let function = prepared.declared().functions().get(number).ok_or(unknown)?;
+        let kind = program_kind(prepared, function).ok_or(unknown)?;
+        let mut attach_type = kind.expected_attach_type.0;
+        let mut attach_fd = None;
+        let attach_btf_id = match prepared.attach_target(number) {
+            AttachTarget::None if kind.prog_type == ProgType::EXT => {
+                let found = replaced_function(prepared, function, options, &mut scratch.scratch())?;
+                let (program, id) = found.ok_or(LoadError::MissingTarget { function: number })?;
+                attach_fd = Some(program);
+                id
+            }
+            AttachTarget::None if kind.prog_type == ProgType::STRUCT_OPS => {
+                let member = prepared.struct_ops_member(number);
+                let map = || prepared.maps().iter().position(|map| map.origin() == MapOrigin::StructOps);
+                let member = member.map_err(|error| LoadError::StructOps { map: map().unwrap_or_default(), error })?;
+                let (id, member) = member.ok_or(LoadError::MissingTarget { function: number })?;
+                attach_type = member;
+                id.0
+            }
+            AttachTarget::None => 0,
+            AttachTarget::Found(id) => id.0,
+            AttachTarget::InModule { id, module } => {
+                let opened = self.modules.open(module, options.modules);
+                opened.map_err(|errno| LoadError::ModuleBtf { function: number, errno })?;
+                attach_fd = self.modules.fd(module);
+                id.0
+            }
+            AttachTarget::Missing(_) => return Err(LoadError::MissingTarget { function: number }),
+        };
+        // As one link to all places of a probe wants it; kernels without such links (before 6.6) do not look at it.
+        let is_usdt = is_usdt(prepared, function);
+        if is_usdt && cfg!(target_pointer_width = "64") {
+            attach_type = links::attach_type::TRACE_UPROBE_MULTI;
+        }
+        let mut linked = link(prepared, number, scratch)?;
+        let fd_array = self.modules.fd_array(scratch)?;
+        self.fill_in(&mut linked);
+        let has_btf = self.btf.is_some() && !linked.func_info.0.is_empty();
+        let mut license = [0u8; 128];
+        let license = license_of(prepared.object().license(), &mut license);
+        let spec = ProgramSpec {
+            name: prepared.function_name(function),
+            expected_attach_type: attach_type,
+            attach_type_optional: kind.is_attach_type_optional || is_usdt,
+            license,
+            kern_version: Some(prepared.object().version()).filter(|&version| version != 0),
+            flags: if kind.is_sleepable { SLEEPABLE } else { 0 } | if kind.has_xdp_frags { XDP_HAS_FRAGS } else { 0 },
+            btf_fd: self.btf.as_ref().filter(|_| has_btf).map(AsFd::as_fd),
+            func_info: if has_btf { linked.func_info.0 } else { &[] },
+            func_info_rec_size: if has_btf { linked.func_info.1 } else { 0 },
+            line_info: if has_btf { linked.line_info.0 } else { &[] },
+            line_info_rec_size: if has_btf { linked.line_info.1 } else { 0 },
+            attach_btf_id,
+            attach_fd,
+            fd_array,
+            memlock: options.memlock,
+            ..ProgramSpec::new(kind.prog_type.0)
+        };
+        let loaded = load_program(&spec, linked.insns.as_bytes(), log);
+        let fd = loaded.map_err(|failure| LoadError::Program { function: number, failure })?;
+        self.programs.set(number, fd);
+        self.patched += linked.patched;
+        self.poisoned += linked.poisoned;
+        Ok(())
+    }
+
+    /// Puts the descriptors of maps and what externs are into a linked program.
+    pub(super) fn fill_in(&self, linked: &mut LinkedProgram<'_>) {
+        let endian = Endian::host();
+        for reference in linked.references {
+            let Some(pair) = linked.insns.get_mut(reference.insn_idx as usize..) else { continue };
+            let Some((first, rest)) = pair.split_first_mut() else { continue };
+            match reference.kind() {
+                ReferenceKind::Map | ReferenceKind::MapValue => {
+                    let fd = self.maps.get(reference.number()).map_or(-1, |fd| fd.as_raw_fd());
+                    first.set_imm(fd, endian);
+                }
+                ReferenceKind::ExternLoad => {
+                    let Some(value) = self.externs.get(reference.number()) else { continue };
+                    let externs = self.prepared.declared().externs();
+                    let is_function =
+                        externs.get(reference.number()).is_some_and(|ext| ext.kind() == ExternKind::Kfunc);
+                    let address = self.modules.address(value, is_function.then(KernelVersion::running));
+                    if address.is_type {
+                        first.set_src_reg(pseudo::BTF_ID, endian);
+                    }
+                    let (low, high) = (address.low, address.high);
+                    first.set_imm(low.cast_signed(), endian);
+                    if let Some(second) = rest.first_mut() {
+                        second.set_imm(high.cast_signed(), endian);
+                    }
+                }
+                ReferenceKind::ExternCall => {
+                    let value = self.externs.get(reference.number());
+                    match value.and_then(|value| Some((value.type_id()?, value.module()))) {
+                        Some((id, module)) => {
+                            first.set_imm(id.0.cast_signed(), endian);
+                            first.set_off(self.modules.index(module), endian);
+                        }
+                        // A weak function that the kernel lacks: the verifier accepts the call in dead code only.
+                        None => {
+                            first.set_src_reg(0, endian);
+                            first.set_imm(POISON_KFUNC_BASE.saturating_add(reference.number() as i32), endian);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn link<'s>(
+    prepared: &Prepared<'_>,
+    function: usize,
+    scratch: &mut Arena<'s>,
+) -> Result<LinkedProgram<'s>, LoadError> {
+    prepared.program(function, scratch).map_err(|error| link_error(function, error))
+}
+
+/// The program that a `freplace` program is for, and the function of it that its section names: the id in that
+/// program's BTF, which lies in `scratch` meanwhile.
+pub(super) fn replaced_function<'o>(
+    prepared: &Prepared<'_>,
+    function: &Function,
+    options: &LoadOptions<'o>,
+    scratch: &mut Arena<'_>,
+) -> Result<Option<(BorrowedFd<'o>, u32)>, ArenaFull> {
+    use std::os::fd::AsFd;
+    let Some(Target::Replace { function: wanted }) = program_kind(prepared, function).map(|kind| kind.target) else {
+        return Ok(None);
+    };
+    let name = prepared.function_name(function);
+    let Some((_, program)) = options.replaced.iter().find(|(of, _)| *of == name) else { return Ok(None) };
+    let open = || {
+        let id = bpf::prog_info(*program).ok()?.btf_id;
+        let btf = bpf::fd_by_id(bpf::ObjectKind::Btf, id).ok()?;
+        let size = bpf::btf_info(btf.as_fd(), &mut [], &mut []).ok()?.btf_size;
+        Some((btf, size as usize))
+    };
+    let Some((btf, size)) = open() else { return Ok(None) };
+    let bytes = scratch.slice::<u8>(size, Part::Btf)?;
+    let mut find = || {
+        bpf::btf_info(btf.as_fd(), bytes, &mut []).ok()?;
+        function_id(bytes, wanted)
+    };
+    Ok(find().map(|id| (*program, id)))
+}
+
+/// The id of the function of this name in a BTF blob.
+fn function_id(bytes: &[u8], wanted: &[u8]) -> Option<u32> {
+    let blob = corelo_core::btf::Btf::parse(bytes).ok()?;
+    let mut functions = blob.iter().map_while(Result::ok).filter(|ty| ty.kind() == corelo_core::btf::Kind::Func);
+    let named = |offset: u32| blob.strings().get(offset as usize..)?.split(|&byte| byte == 0).next();
+    let found = functions.find(|ty| named(ty.name_off()) == Some(wanted))?;
+    Some(found.id().0)
+}
+
+/// The licence with a NUL, in `buffer`; one that is longer is cut.
+fn license_of<'b>(license: &[u8], buffer: &'b mut [u8; 128]) -> &'b CStr {
+    let len = license.len().min(buffer.len() - 1);
+    if let (Some(place), Some(license)) = (buffer.get_mut(..len), license.get(..len)) {
+        place.copy_from_slice(license);
+    }
+    CStr::from_bytes_until_nul(buffer).unwrap_or_default()
+}
