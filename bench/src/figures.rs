@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::run::{allocations, bpf_calls, instructions, peak_heap, peer};
+use crate::run::{allocations, bpf_calls, bpf_timer, inside_bpf, instructions, peak_heap, peer};
 use crate::stats::median;
 
 /// The peers, as their programs are named.
@@ -33,10 +33,12 @@ pub struct Figures {
     pub peak_heap: u64,
     /// Peak resident set of a load, in KiB.
     pub rss_kib: u64,
-    /// bpf(2) calls of a load, and microseconds of the processor's in them.
-    pub bpf: (u64, u64),
-    /// The same of a prepare.
-    pub prepare_bpf: (u64, u64),
+    /// bpf(2) calls of a load, and of a prepare.
+    pub bpf_calls: (u64, u64),
+    /// The part of a load that is inside bpf(2), and the rest: all own work, and the system calls for files and memory.
+    pub load_parts: (u64, u64),
+    /// The part of a prepare that is inside bpf(2).
+    pub prepare_inside: u64,
     /// The program, stripped.
     pub binary: u64,
 }
@@ -50,6 +52,9 @@ struct Times {
     streamed: Vec<u64>,
     streamed_rss: Vec<u64>,
     load: Vec<u64>,
+    load_inside: Vec<u64>,
+    load_outside: Vec<u64>,
+    prepare_inside: Vec<u64>,
     rss: Vec<u64>,
 }
 
@@ -59,6 +64,7 @@ struct Times {
 /// If one fails, or a tool is missing.
 #[must_use]
 pub fn measure(programs: &[PathBuf; 3], object: &Path, rounds: usize) -> Vec<Figures> {
+    let timer = bpf_timer();
     let mut times = vec![Times::default(); programs.len()];
     for _ in 0..rounds {
         for (program, times) in programs.iter().zip(&mut times) {
@@ -67,6 +73,10 @@ pub fn measure(programs: &[PathBuf; 3], object: &Path, rounds: usize) -> Vec<Fig
             let loaded = peer(program, "load", object, 1);
             times.load.extend(loaded.nanoseconds);
             times.rss.push(loaded.rss_kib);
+            let (all, inside) = inside_bpf(&timer, program, "load", object);
+            times.load_inside.push(inside);
+            times.load_outside.push(all.saturating_sub(inside));
+            times.prepare_inside.push(inside_bpf(&timer, program, "prepare", object).1);
             times.warm.push(median(peer(program, "warm", object, 21).nanoseconds));
             let streamed = peer(program, "streamed", object, 1);
             times.streamed_rss.push(streamed.rss_kib);
@@ -89,18 +99,11 @@ pub fn measure(programs: &[PathBuf; 3], object: &Path, rounds: usize) -> Vec<Fig
             allocations: (count - idle_count, bytes - idle_bytes),
             peak_heap: peak_heap(&command("load")),
             rss_kib: median(times.rss),
-            bpf: bpf_calls(&command("load")),
-            prepare_bpf: bpf_calls(&command("prepare")),
+            bpf_calls: (bpf_calls(&command("load")), bpf_calls(&command("prepare"))),
+            load_parts: (median(times.load_inside), median(times.load_outside)),
+            prepare_inside: median(times.prepare_inside),
             binary: std::fs::metadata(program).map_or(0, |file| file.len()),
         }
     });
     figures.collect()
-}
-
-impl Figures {
-    /// The part of a load that is not inside bpf(2): all of its own work, and the system calls for files and memory.
-    #[must_use]
-    pub fn outside_bpf(&self) -> u64 {
-        self.load.saturating_sub(self.bpf.1 * 1000)
-    }
 }

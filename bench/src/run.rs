@@ -92,26 +92,41 @@ pub fn peak_heap(command: &[&std::ffi::OsStr]) -> u64 {
     number_after(&log, "At t-gmax:").unwrap_or_else(|| panic!("dhat says no number: {log}"))
 }
 
-/// How many bpf(2) calls a run makes, and the microseconds that the processor spent in them (the median of a few runs: the
-/// kernel counts in ticks).
+/// How many bpf(2) calls a run makes.
 ///
 /// # Panics
 /// If strace is missing or the program fails.
 #[must_use]
-pub fn bpf_calls(command: &[&std::ffi::OsStr]) -> (u64, u64) {
-    let runs: Vec<(u64, u64)> = (0..15).map(|_| bpf_calls_once(command)).collect();
-    let (calls, _) = runs[0];
-    (calls, crate::stats::median(runs.into_iter().map(|(_, time)| time).collect()))
+pub fn bpf_calls(command: &[&std::ffi::OsStr]) -> u64 {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-c", "-U", "name,calls", "-e", "trace=bpf"]).args(command);
+    let (_, log) = output(&mut strace);
+    let line = log.lines().find(|line| line.trim_start().starts_with("bpf "));
+    line.map_or(0, |line| first_number(line).unwrap_or_else(|| panic!("{line}")))
 }
 
-fn bpf_calls_once(command: &[&std::ffi::OsStr]) -> (u64, u64) {
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "-c", "-U", "name,calls,time-total", "-e", "trace=bpf"]).args(command);
-    let (_, log) = output(&mut strace);
-    let Some(line) = log.lines().find(|line| line.trim_start().starts_with("bpf ")) else { return (0, 0) };
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let seconds: f64 = words[2].parse().unwrap_or_else(|_| panic!("{line}"));
-    (words[1].parse().unwrap_or_else(|_| panic!("{line}")), (seconds * 1e6) as u64)
+/// Builds the library that tells how long a program is inside bpf(2) (`bpf_time.c`): its path.
+///
+/// # Panics
+/// If there is no C compiler or it fails.
+#[must_use]
+pub fn bpf_timer() -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bpf_time.c");
+    let library = sibling("bpf_time.so");
+    let _ = output(Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(source));
+    library
+}
+
+/// Runs a peer once, with the timer: nanoseconds in all, and of them inside bpf(2).
+///
+/// # Panics
+/// If it fails or prints anything else.
+#[must_use]
+pub fn inside_bpf(timer: &Path, program: &Path, stage: &str, object: &Path) -> (u64, u64) {
+    let mut command = Command::new(program);
+    let (out, log) = output(command.arg(stage).arg(object).env("LD_PRELOAD", timer));
+    let all = number_after(&out, "ns ").unwrap_or_else(|| panic!("no time: {out}"));
+    (all, number_after(&log, "bpf_ns ").unwrap_or_else(|| panic!("no time inside bpf(2): {log}")))
 }
 
 fn number_after(text: &str, marker: &str) -> Option<u64> {

@@ -61,7 +61,7 @@ fn intro(rounds: usize) -> String {
         "Object: many_progs (30 kprobe programs, 90 CO-RE relocations, 1 map). Kernel: {}. \
          Times are medians of {rounds} fresh processes each, in turn (of the medians of 21 rounds for the kernel BTF kept); counts are of \
          callgrind, memcheck, DHAT and strace, what an idle process of the same program counts taken off instructions and allocations. \
-         What is outside bpf(2) is a peer's own work and its system calls for files and memory. \
+         What is inside bpf(2) is timed by a library that is preloaded; the rest is a peer's own work and its system calls for files and memory. \
          libbpf's prepare includes loading the object's BTF, creating the map and probing the kernel.\n",
         kernel.trim()
     )
@@ -98,10 +98,10 @@ fn all(figures: &[Figures], programs: &[PathBuf; 3]) -> String {
             f.streamed.map_or_else(no_api, |(time, _)| ms(time))
         }),
         ("whole load, ms", &|f| ms(f.load)),
-        ("load: CPU time inside bpf(2), ms", &|f| format!("{:.3}", f.bpf.1 as f64 / 1e3)),
-        ("load: the rest, outside bpf(2), ms", &|f| ms(f.outside_bpf())),
-        ("load: bpf(2) calls", &|f| f.bpf.0.to_string()),
-        ("prepare: bpf(2) calls", &|f| f.prepare_bpf.0.to_string()),
+        ("load: inside bpf(2), ms", &|f| ms(f.load_parts.0)),
+        ("load: the rest, outside bpf(2), ms", &|f| ms(f.load_parts.1)),
+        ("load: bpf(2) calls", &|f| f.bpf_calls.0.to_string()),
+        ("prepare: bpf(2) calls", &|f| f.bpf_calls.1.to_string()),
         ("prepare: instructions", &|f| grouped(f.prepare_insns)),
         ("load: instructions in user space", &|f| grouped(f.load_insns)),
         ("load: allocations", &|f| grouped(f.allocations.0)),
@@ -121,7 +121,7 @@ fn some(figures: &[Figures], programs: &[PathBuf; 3]) -> String {
     let table: &[Row<'_>] = &[
         ("prepare, cold, ms", &|f| ms(f.prepare)),
         ("whole load, ms", &|f| ms(f.load)),
-        ("load: bpf(2) calls", &|f| f.bpf.0.to_string()),
+        ("load: bpf(2) calls", &|f| f.bpf_calls.0.to_string()),
         ("prepare: instructions", &|f| grouped(f.prepare_insns)),
         ("load: allocations", &|f| grouped(f.allocations.0)),
         ("load: peak heap, bytes", &|f| grouped(f.peak_heap)),
@@ -135,7 +135,7 @@ fn ratios(figures: &[Figures]) -> String {
     let ratio = |theirs: u64, ours: u64| format!("{:.1}", theirs as f64 / ours.max(1) as f64);
     let row =
         |title: &str, libbpf: u64, aya: u64, ours: u64| vec![title.to_owned(), ratio(libbpf, ours), ratio(aya, ours)];
-    let without_calls = libbpf.prepare.saturating_sub(libbpf.prepare_bpf.1 * 1000);
+    let without_calls = libbpf.prepare.saturating_sub(libbpf.prepare_inside);
     let warm = own.warm.unwrap_or(0);
     table(&[
         vec!["how many times Corelo's".to_owned(), "libbpf".to_owned(), "aya".to_owned()],
