@@ -131,7 +131,7 @@ impl<'a> Pass<'_, '_, 'a> {
                 self.walk_row(cursor, steps, pending, stride)?;
             }
         }
-        Ok(())
+        self.look_at(pending, pending.len).map(|_| ())
     }
 
     /// Walks to the end of the row of the index that the cursor is in.
@@ -142,25 +142,33 @@ impl<'a> Pass<'_, '_, 'a> {
         pending: &mut Pending,
         stride: Stride,
     ) -> Result<(), BtfError> {
+        if cursor.is_done() {
+            return Ok(());
+        }
         let types = (cursor.words, self.btf.endian());
         let done = cursor.count % stride;
-        if done == 0 && !cursor.is_done() {
+        if done == 0 {
             self.push_index(cursor.offset())?;
         }
-        let mut len = Len::NONE;
+        // Apart, so that they stay in registers.
+        let Cursor { mut info_at, mut count, .. } = *cursor;
+        let mut len = pending.len;
+        let end = cursor.words.len();
         for _ in done..stride.get() {
-            if cursor.is_done() {
-                break;
-            }
-            let info_at = cursor.info_at;
-            let more = pending.step(types, &mut cursor.info_at, cursor.count, steps, len);
-            len = more.filter(|_| !cursor.is_beyond()).ok_or_else(|| self.unreadable(info_at, cursor.count))?;
-            cursor.count = cursor.count.wrapping_add(1);
+            let at = info_at;
+            let more = pending.step(types, &mut info_at, count, steps, len);
+            len = more.filter(|_| info_at <= end.wrapping_add(1)).ok_or_else(|| self.unreadable(at, count))?;
+            count = count.wrapping_add(1);
             if len.is_full() {
                 len = self.look_at(pending, len)?;
             }
+            if info_at > end {
+                break;
+            }
         }
-        self.look_at(pending, len).map(|_| ())
+        pending.len = len;
+        (cursor.info_at, cursor.count) = (info_at, count);
+        Ok(())
     }
 
     /// Looks at the names of the types that are pending; then none is.
@@ -215,13 +223,14 @@ impl<'a> Pass<'_, '_, 'a> {
     /// What to do with types of each kind.
     fn steps(&self) -> Steps {
         let mut steps = [UNKNOWN_STEP; 256];
-        for (upper, step) in (0u8..=255).zip(&mut steps) {
-            let number = Info(u32::from(upper) << 24).kind_number();
+        let (plain, flagged) = steps.split_at_mut(128);
+        for (number, (one, other)) in (0u8..).zip(plain.iter_mut().zip(flagged)) {
             let Some(shape) = self.btf.shape(number) else { continue };
             let once = to_u32(FIXED).wrapping_add(u32::from(shape.once));
             // Among the integers is the one whose size is that of a pointer.
             let look = number == Kind::Int.number() || (number < 32 && self.questions.want_kind(number));
-            *step = Step { once: once / 4, each: shape.each / 4, look: u8::from(look) };
+            *one = Step { once: once / 4, each: shape.each / 4, look: u8::from(look) };
+            *other = *one;
         }
         steps
     }

@@ -4,7 +4,7 @@ use super::super::info::{Info, Kind};
 use super::super::rows::{CURSORS, Rows, Stride};
 use super::super::{BtfError, FIXED};
 use super::Pass;
-use super::step::{Cursor, Len, Pending, Steps};
+use super::step::{Cursor, Pending, Steps};
 use crate::bytes::Endian;
 use crate::numbers::{to_u32, to_usize};
 
@@ -65,7 +65,7 @@ impl<'a> Pass<'_, '_, 'a> {
         pending: &mut Pending,
         stride: Stride,
     ) -> Result<(), BtfError> {
-        let mut len = Len::NONE;
+        let mut len = pending.len;
         // A constant byte order lets the compiler leave the swap out.
         let [one, two, three] = cursors.map(|cursor| (cursor.words, Endian::host()));
         let mut count = 0u32;
@@ -95,7 +95,8 @@ impl<'a> Pass<'_, '_, 'a> {
                 (cursor.info_at, cursor.count) = (info_at, count.wrapping_add(u32::from(number < ahead)));
             }
             if count != row_end || cursors.iter().any(Cursor::is_done) {
-                return self.look_at(pending, len).map(|_| ());
+                pending.len = len;
+                return Ok(());
             }
         }
     }

@@ -60,6 +60,8 @@ pub(super) struct Pending {
     pub(super) info_at: [u32; 256],
     /// Their numbers in their segments.
     pub(super) numbers: [u32; 256],
+    /// How many there are, where nobody walks.
+    pub(super) len: Len,
 }
 
 /// How many types may be pending: one bit each of a word.
@@ -81,7 +83,7 @@ impl Len {
 
 impl Pending {
     pub(super) const fn new() -> Self {
-        Self { info_at: [0; 256], numbers: [0; 256] }
+        Self { info_at: [0; 256], numbers: [0; 256], len: Len::NONE }
     }
 
     /// Walks over one type, which has this number in its segment: finds out how long it is and whether to look closer, and
