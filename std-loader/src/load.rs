@@ -185,7 +185,7 @@ impl<'p, 'a> Collection<'p, 'a> {
         let function = self.prepared.declared().functions().get(number);
         let kind = function.and_then(|function| program_kind(self.prepared, function));
         let (Some(kind), Some(program)) = (kind, self.programs.get(number)) else { return Ok(None) };
-        attach::attach(program, &kind, |usdt| links::usdt::attach(program, usdt, &self.usdt_support()))
+        attach::attach(program, &kind, |usdt| self.attach_probe(program, usdt))
     }
 
     /// Attaches a loaded USDT program, by its function's number, to a static probe: one whose section names none, or to
@@ -201,7 +201,19 @@ impl<'p, 'a> Collection<'p, 'a> {
         if !function.is_some_and(|function| is_usdt(self.prepared, function)) {
             return Err(failed(Errno::EINVAL));
         }
-        links::usdt::attach(program, usdt, &self.usdt_support())
+        self.attach_probe(program, usdt)
+    }
+
+    fn attach_probe(
+        &self,
+        program: BorrowedFd<'_>,
+        usdt: &links::usdt::Usdt<'_>,
+    ) -> Result<links::Link, links::LinkError> {
+        if cfg!(feature = "usdt") {
+            links::usdt::attach(program, usdt, &self.usdt_support())
+        } else {
+            Err(links::UsdtError::NotBuilt.into())
+        }
     }
 
     fn usdt_support(&self) -> links::usdt::Support<'_> {

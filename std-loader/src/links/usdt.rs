@@ -67,6 +67,8 @@ pub struct Usdt<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UsdtError {
+    /// The loader was built without the cargo feature `usdt`.
+    NotBuilt,
     /// The file has no static probes at all.
     NoNotes,
     /// It has none of this provider and name.
@@ -130,6 +132,7 @@ pub enum UsdtError {
 impl fmt::Display for UsdtError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            UsdtError::NotBuilt => f.write_str("built without static probes (cargo feature usdt)"),
             UsdtError::NoNotes => f.write_str("the file has no static probes (no section .note.stapsdt)"),
             UsdtError::Missing => f.write_str("the file has no static probe of this provider and name"),
             UsdtError::Machine { machine } => {
