@@ -10,6 +10,7 @@ mod index;
 pub(crate) mod info;
 pub mod lookup;
 mod pass;
+mod query;
 pub mod raw;
 mod rows;
 pub mod sanitize;

@@ -17,15 +17,12 @@ use zerocopy::FromBytes;
 
 use super::index::Types;
 use super::info::{Info, Kind};
-use super::lookup::{LONG_NAMES, LONG_STARTS, Questions};
+use super::query::{LONG_NAMES, LONG_STARTS, Questions};
 use super::rows::{CURSORS, Rows, Stride};
 use super::{Btf, BtfError, FIXED, TypeId};
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::numbers::{low_u8, to_u32, to_usize};
 use step::{Cursor, Len, Pending, Step, Steps, UNKNOWN_STEP};
-
-/// A microcontroller does one thing after the other: nothing is gained there by cutting, and flash is dear.
-pub(super) const IS_CUT_HERE: bool = !cfg!(all(target_arch = "arm", target_os = "none"));
 
 /// Bytes of types from which on a blob is cut.
 const WORTH_CUTTING: usize = 256 << 10;

@@ -18,8 +18,11 @@ pub(super) fn stride(wanted: u32) -> Stride {
     Stride::new(wanted).unwrap_or(Stride::MIN)
 }
 
+/// A microcontroller does one thing after the other: nothing is gained there by cutting, and flash is dear.
+const IS_CUT_HERE: bool = !cfg!(all(target_arch = "arm", target_os = "none"));
+
 /// How many cursors walk at once over a large blob.
-pub(super) const CURSORS: usize = if super::pass::IS_CUT_HERE { 3 } else { 1 };
+pub(super) const CURSORS: usize = if IS_CUT_HERE { 3 } else { 1 };
 
 /// How the entries of the segments lie in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

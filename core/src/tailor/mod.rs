@@ -25,6 +25,7 @@
 
 mod borrowed;
 mod emit;
+mod error;
 mod modules;
 mod needs;
 mod pairs;
@@ -34,7 +35,8 @@ mod stream;
 mod walk;
 
 pub use borrowed::{Minimal, TailorError, minimal};
+pub use error::StreamError;
 pub use modules::ModuleSieve;
 pub use needs::Needs;
-pub use source::{SliceSource, Source};
-pub use stream::{MAX_PASSES, MIN_WINDOW, StreamError, Streamed, stream};
+pub use source::{MAX_PASSES, MIN_WINDOW, SliceSource, Source};
+pub use stream::{Streamed, stream};

@@ -7,9 +7,9 @@
 
 use heapless::Vec;
 
+use super::error::StreamError;
 use super::reader::{Blob, Reader};
-use super::source::Source;
-use super::stream::{MIN_WINDOW, StreamError};
+use super::source::{MIN_WINDOW, Source};
 use crate::arena::ArenaFull;
 use crate::btf::lookup::{FNV_BASIS, FirstBytes, hash};
 use crate::btf::strings::essential;

@@ -1,7 +1,7 @@
 //! A BTF blob that is read through a window: its header, its strings, its types one by one.
 
-use super::source::Source;
-use super::stream::{MAX_PASSES, MIN_WINDOW, StreamError};
+use super::error::StreamError;
+use super::source::{MAX_PASSES, MIN_WINDOW, Source};
 use crate::arena::ArenaFull;
 use crate::btf::header::Extents;
 use crate::btf::info::{KNOWN_KINDS, SHAPES, Shape};

@@ -2,6 +2,12 @@
 
 use crate::numbers::to_u64;
 
+/// The smallest window, in bytes: a name of the kernel's has at most 511.
+pub const MIN_WINDOW: usize = 1024;
+
+/// The most passes over a source. Real kernels take about ten: see [`stream`](super::stream()).
+pub const MAX_PASSES: u32 = 64;
+
 /// A BTF blob that can be read at any place: a file, flash memory, a compressed stream with a way back.
 ///
 /// [`stream`](super::stream()) reads forward within each pass; only a new pass goes back.

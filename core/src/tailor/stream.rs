@@ -14,14 +14,13 @@
 //! A name must start where a string starts, as in every BTF that pahole, libbpf or a compiler writes; names of more bytes
 //! than the window are not looked at.
 
-use core::fmt;
-
-use super::borrowed::{TailorError, take_to_front};
+use super::borrowed::take_to_front;
 use super::emit::{Emit, HEADER, PLACEHOLDER, is_written, names_of};
+use super::error::StreamError;
 use super::needs::{Needs, is_open};
 use super::pairs::{Insertable, Pair, Pairs, find, take_closed};
 use super::reader::{Blob, Reader, sum};
-use super::source::Source;
+use super::source::{MIN_WINDOW, Source};
 use super::walk::{Graph, Walk};
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::btf::info::{SHAPES, Shape};
@@ -32,81 +31,10 @@ use crate::bytes::{Bytes, Endian, u32_bytes};
 use crate::numbers::to_u64;
 use crate::relo::spec::AccessSpec;
 
-/// The smallest window, in bytes: a name of the kernel's has at most 511.
-pub const MIN_WINDOW: usize = 1024;
-
-/// The most passes over a source. Real kernels take about ten: see the table of this module.
-pub const MAX_PASSES: u32 = 64;
-
 /// Types per entry of the index that is kept while the source is read.
 const STRIDE: u32 = 64;
 /// Bytes read at once where only parts are wanted.
 const CHUNK: usize = 2048;
-
-/// Why a source cannot be tailored.
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StreamError<E> {
-    /// The source cannot be read.
-    Read(E),
-    /// The source ends early.
-    Short {
-        /// Where, in bytes from its start.
-        offset: u64,
-    },
-    /// What it holds is at fault.
-    Btf(BtfError),
-    /// The object has another byte order.
-    ByteOrder,
-    /// The window is smaller than [`MIN_WINDOW`].
-    Window,
-    /// More than [`MAX_PASSES`] would be needed: types nest too deep.
-    Passes,
-    /// The arena is too small.
-    Arena(ArenaFull),
-}
-
-impl<E: fmt::Display> fmt::Display for StreamError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => write!(f, "kernel BTF cannot be read: {error}"),
-            Self::Short { offset } => write!(f, "kernel BTF ends at byte {offset}, too early"),
-            Self::Btf(error) => error.fmt(f),
-            Self::ByteOrder => f.write_str("object and kernel BTF have different byte orders"),
-            Self::Window => write!(f, "window is smaller than {MIN_WINDOW} bytes"),
-            Self::Passes => write!(f, "kernel BTF would have to be read more than {MAX_PASSES} times"),
-            Self::Arena(full) => full.fmt(f),
-        }
-    }
-}
-
-impl<E: fmt::Debug + fmt::Display> core::error::Error for StreamError<E> {}
-
-impl<E> From<BtfError> for StreamError<E> {
-    fn from(error: BtfError) -> Self {
-        match error {
-            BtfError::Arena(full) => Self::Arena(full),
-            error => Self::Btf(error),
-        }
-    }
-}
-
-impl<E> From<ArenaFull> for StreamError<E> {
-    fn from(full: ArenaFull) -> Self {
-        Self::Arena(full)
-    }
-}
-
-impl<E> From<TailorError> for StreamError<E> {
-    fn from(error: TailorError) -> Self {
-        match error {
-            TailorError::Btf(error) => error.into(),
-            TailorError::ByteOrder { .. } => Self::ByteOrder,
-            TailorError::Arena(full) => Self::Arena(full),
-        }
-    }
-}
 
 /// What was made of a source.
 #[derive(Clone, Copy, Debug)]

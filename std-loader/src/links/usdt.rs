@@ -1,9 +1,9 @@
 //! Static probes of user programs (USDT, SystemTap's `sys/sdt.h`): libbpf's `usdt_manager_attach_usdt`.
 //!
-//! A program or library has a `nop` wherever a probe is, and a [note](notes) that says where that is and where the probe's
+//! A program or library has a `nop` wherever a probe is, and a note that says where that is and where the probe's
 //! arguments are at that moment: in registers, in memory, or constants. Attaching puts a uprobe on every place of the probe,
 //! raises its semaphore (a counter that the program may look at), and tells the BPF program through maps of its own object how to
-//! read the arguments: `__bpf_usdt_specs` has the [specifications](specs), and the attach cookie says which one counts. Those
+//! read the arguments: `__bpf_usdt_specs` has the specifications, and the attach cookie says which one counts. Those
 //! maps come with bpf/usdt.bpf.h. On kernels without cookies (before 5.15) programs find the number in
 //! `__bpf_usdt_ip_to_spec_id` by the probe's address, which for libraries and position-independent programs depends on the
 //! process.

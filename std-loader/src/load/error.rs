@@ -64,7 +64,7 @@ pub enum LoadError {
     },
     /// A variable cannot be set.
     Variable {
-        /// Its place in [`LoadOptions::variables`].
+        /// Its place in [`LoadOptions::variables`](super::LoadOptions::variables).
         index: usize,
         /// Why.
         error: VariableError,

@@ -16,6 +16,7 @@ mod args;
 mod buffer;
 mod commands;
 mod failure;
+mod input;
 mod modules;
 mod monitor;
 mod output;

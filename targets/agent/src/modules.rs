@@ -10,7 +10,7 @@ use corelo_loader::kernel::{self, KernelBtf, StreamedBtf};
 
 use crate::args::Options;
 use crate::failure::Failure;
-use crate::prepare::read_btf;
+use crate::input::read_btf;
 
 /// Bytes of the window through which modules are looked at.
 const WINDOW: usize = 16 << 10;

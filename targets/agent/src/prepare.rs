@@ -1,7 +1,6 @@
 //! Object and kernel BTF, brought together in an arena.
 
 use std::cell::{Cell, OnceCell};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use corelo_core::arena::{Arena, Part};
@@ -9,34 +8,17 @@ use corelo_core::btf::{Btf, BtfError};
 use corelo_core::object::{Object, ObjectError};
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared};
 use corelo_core::tailor::{self, SliceSource, StreamError};
-use corelo_loader::kernel::{KernelBtf, KernelBtfError, LeanBtf, StreamedBtf};
+use corelo_loader::kernel::{KernelBtf, LeanBtf, StreamedBtf};
 use corelo_loader::report::{NoKernelBtf, ObjectReport};
 
 use crate::args::Options;
 use crate::buffer::with_buffer;
 use crate::failure::Failure;
+use crate::input::{read_btf, unreadable};
 use crate::modules::Modules;
 
 /// Bytes of the window over a BTF that is read piece by piece, where the user does not say.
 const WINDOW: usize = 16 << 10;
-
-/// A file of the user's, in memory.
-pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::Input(format!("cannot read {}: {error}", path.display())))
-}
-
-/// BTF of a file of the user's.
-pub(crate) fn read_btf(path: &Path) -> Result<KernelBtf, Failure> {
-    KernelBtf::from_file(path).map_err(|error| unreadable(path, error))
-}
-
-fn unreadable(path: &Path, error: KernelBtfError) -> Failure {
-    let text = match error {
-        KernelBtfError::Open(errno) | KernelBtfError::Read(errno) => format!("cannot read: {errno}"),
-        other => other.to_string(),
-    };
-    Failure::Input(format!("{}: {text}", path.display()))
-}
 
 /// How the kernel's BTF is come by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

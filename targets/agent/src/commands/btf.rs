@@ -9,8 +9,8 @@ use corelo_core::btf::{Btf, BtfError, DEFAULT_STRIDE, Types};
 use crate::args::Options;
 use crate::buffer::with_buffer;
 use crate::failure::Failure;
+use crate::input::read_btf;
 use crate::output::Out;
-use crate::prepare::read_btf;
 
 /// `corelo btf dump`
 pub(crate) fn dump(options: &Options) -> Result<(), Failure> {

@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::args::Options;
 use crate::failure::Failure;
+use crate::input::read_file;
 use crate::output::Out;
-use crate::prepare::{KernelSource, prepare, read_file, with_kernel};
+use crate::prepare::{KernelSource, prepare, with_kernel};
 use crate::session;
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {

@@ -9,8 +9,9 @@ use zerocopy::IntoBytes;
 
 use crate::args::Options;
 use crate::failure::Failure;
+use crate::input::read_file;
 use crate::output::text;
-use crate::prepare::{KernelSource, prepare, read_file, with_kernel};
+use crate::prepare::{KernelSource, prepare, with_kernel};
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let bytes = read_file(&options.file)?;

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use crate::args::Options;
 use crate::failure::Failure;
+use crate::input::read_file;
 use crate::output::{Out, hex, text};
-use crate::prepare::{KernelSource, prepare, read_file, with_kernel};
+use crate::prepare::{KernelSource, prepare, with_kernel};
 use crate::session;
 
 /// Map ids of one program that are shown.

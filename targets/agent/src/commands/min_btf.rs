@@ -11,7 +11,7 @@ use corelo_loader::report::ObjectReport;
 use crate::args::Options;
 use crate::buffer::with_buffer;
 use crate::failure::Failure;
-use crate::prepare::{read_btf, read_file};
+use crate::input::{read_btf, read_file};
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let (Some(btf_path), Some(out)) = (&options.btf, &options.out) else {

@@ -11,8 +11,9 @@ use zerocopy::IntoBytes;
 
 use crate::args::Options;
 use crate::failure::Failure;
+use crate::input::read_file;
 use crate::output::{Out, hex, text};
-use crate::prepare::{KernelSource, Ready, prepare, read_file, with_kernel};
+use crate::prepare::{KernelSource, Ready, prepare, with_kernel};
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let bytes = read_file(&options.file)?;

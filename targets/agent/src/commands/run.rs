@@ -19,9 +19,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::Options;
 use crate::failure::Failure;
+use crate::input::read_file;
 use crate::monitor::{self, Event};
 use crate::output::{Out, hex, text};
-use crate::prepare::{KernelSource, Ready, prepare, read_file, with_kernel};
+use crate::prepare::{KernelSource, Ready, prepare, with_kernel};
 use crate::record;
 use crate::session::{self, KernelTimes};
 
