@@ -30,8 +30,9 @@ use corelo_core::prepare::Prepared;
 
 use crate::attach;
 use crate::externs::Externs;
-use crate::features::Features;
+use crate::features::{Feature, Features};
 use crate::links;
+use crate::maps::Memlock;
 use crate::programs::load_btf;
 use crate::sys::Errno;
 use crate::sys::fd_table::{FdTable, MapRef};
@@ -228,6 +229,7 @@ impl<'p, 'a> Collection<'p, 'a> {
             specs: specs.map(|(fd, _)| fd),
             spec_type,
             used: &self.usdt_specs,
+            has_cookies: || Features::new(Memlock::RaiseIfRefused).get(Feature::BpfCookie).is_present(),
             addresses: find(links::usdt::ADDRESSES).map(|(fd, _)| fd),
         }
     }

@@ -38,7 +38,7 @@ pub fn attach(program: BorrowedFd<'_>, kprobe: Kprobe<'_>) -> Result<Link, LinkE
         return Err(LinkError::BadName);
     }
     let probe = tracefs::Probe::new(tracefs::File::Kprobes, returns, format_args!("{function}+{offset}"))?;
-    tracefs::attach_event(probe.id()?, program, cookie, Scope::cpu(0), Some(probe))
+    perf_event::attach_event(probe.id()?, program, cookie, Scope::cpu(0), Some(probe))
 }
 
 /// Attaches to many functions by one link (Linux 5.18, `kprobe.multi`; 6.10 for sessions). `cookies` is empty or as long as

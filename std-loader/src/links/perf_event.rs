@@ -31,6 +31,18 @@ pub fn attach_fd(event: OwnedFd, program: BorrowedFd<'_>, cookie: u64) -> Result
     attach_to(event, program, cookie, None)
 }
 
+/// Attaches to a tracefs event by number.
+pub(super) fn attach_event(
+    id: u64,
+    program: BorrowedFd<'_>,
+    cookie: u64,
+    scope: Scope,
+    probe: Option<Probe>,
+) -> Result<Link, LinkError> {
+    let event = perf::tracepoint(id, scope).map_err(call("perf_event_open"))?;
+    attach_to(event, program, cookie, probe)
+}
+
 /// By a link (Linux 5.15), else by the ioctl, which has no cookie; then enables the event.
 pub(super) fn attach_to(
     event: OwnedFd,

@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{Access, OFlags, access};
 
@@ -119,18 +119,6 @@ impl Drop for Probe {
             let _ = files::append_line(path.as_c_str(), line.as_bytes());
         }
     }
-}
-
-/// Attaches to a tracefs event by number.
-pub(super) fn attach_event(
-    id: u64,
-    program: BorrowedFd<'_>,
-    cookie: u64,
-    scope: crate::sys::perf::Scope,
-    probe: Option<Probe>,
-) -> Result<super::Link, LinkError> {
-    let event = crate::sys::perf::tracepoint(id, scope).map_err(super::call("perf_event_open"))?;
-    super::perf_event::attach_to(event, program, cookie, probe)
 }
 
 #[cfg(test)]

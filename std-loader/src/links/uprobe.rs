@@ -53,7 +53,7 @@ pub fn attach(program: BorrowedFd<'_>, uprobe: Uprobe<'_>) -> Result<Link, LinkE
         0 => tracefs::Probe::new(file, uprobe.returns, format_args!("{path}:{offset:#x}")),
         counter => tracefs::Probe::new(file, uprobe.returns, format_args!("{path}:{offset:#x}({counter:#x})")),
     }?;
-    tracefs::attach_event(probe.id()?, program, uprobe.cookie, scope, Some(probe))
+    perf_event::attach_event(probe.id()?, program, uprobe.cookie, scope, Some(probe))
 }
 
 /// The PMU has the offset of a reference counter in the upper half of `config`.

@@ -28,8 +28,6 @@ use elf::endian::AnyEndian;
 
 use super::uprobe::{self, UprobeMulti};
 use super::{Link, LinkError};
-use crate::features::{Feature, Features};
-use crate::maps::Memlock;
 use crate::symbols::{File, SymbolError};
 use args::Machine;
 use notes::{Note, Notes};
@@ -195,6 +193,8 @@ pub(crate) struct Support<'c> {
     pub(crate) spec_type: Option<(&'c Types<'c>, TypeId)>,
     /// How many of its elements are in use.
     pub(crate) used: &'c Mutex<u32>,
+    /// Whether the kernel has attach cookies.
+    pub(crate) has_cookies: fn() -> bool,
     /// Map [`ADDRESSES`].
     pub(crate) addresses: Option<BorrowedFd<'c>>,
 }
@@ -217,8 +217,7 @@ pub(crate) fn attach(program: BorrowedFd<'_>, usdt: &Usdt<'_>, support: &Support
         result => return result,
     }
     // As the program is told by LINUX_HAS_BPF_COOKIE.
-    let has_cookies = Features::new(Memlock::RaiseIfRefused).get(Feature::BpfCookie).is_present();
-    if has_cookies || support.specs.is_none() {
+    if (support.has_cookies)() || support.specs.is_none() {
         return sites.attach(program, usdt.path, usdt.pid, None);
     }
     let addresses = support.addresses.ok_or(UsdtError::NoAddressMap)?;

@@ -23,7 +23,7 @@ mod older_kernels {
 
     use crate::links::attach_type;
     use crate::load::{Collection, LoadOptions};
-    use crate::maps::{self, Map, MapSpec, map_type};
+    use crate::maps::{self, Map, MapSpec, Memlock, map_type};
     use crate::programs::GrowingLog;
     use crate::sys::Errno;
     use crate::sys::bpf::cmd;
