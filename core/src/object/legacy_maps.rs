@@ -6,7 +6,7 @@
 use super::Object;
 use super::elf::Section;
 use super::error::ObjectError;
-use super::maps::{Map, MapOrigin, Pinning};
+use super::map::{Map, MapOrigin, Pinning};
 use crate::arena::Growing;
 
 /// Bytes of the five words that every definition has.
