@@ -132,7 +132,7 @@ fn some(figures: &[Figures], programs: &[PathBuf; 3]) -> String {
 
 fn ratios(figures: &[Figures]) -> String {
     let [own, libbpf, aya] = figures else { panic!("three peers") };
-    let ratio = |theirs: u64, ours: u64| format!("{:.1}", theirs as f64 / ours.max(1) as f64);
+    let ratio = |theirs: u64, ours: u64| format!("{:.2}", theirs as f64 / ours.max(1) as f64);
     let row =
         |title: &str, libbpf: u64, aya: u64, ours: u64| vec![title.to_owned(), ratio(libbpf, ours), ratio(aya, ours)];
     let without_calls = libbpf.prepare.saturating_sub(libbpf.prepare_inside);
