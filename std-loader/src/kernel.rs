@@ -147,6 +147,11 @@ fn from_images<T>(open: impl Fn(&CStr) -> Result<T, KernelBtfError>) -> Result<T
     Err(KernelBtfError::Missing)
 }
 
+/// Where a loaded module's BTF is.
+fn module_path(name: &str) -> Result<CPath, KernelBtfError> {
+    CPath::format(format_args!("/sys/kernel/btf/{name}")).map_err(KernelBtfError::Open)
+}
+
 /// The size that the file system tells, in bytes; 0 where it does not.
 fn stated_size(fd: &OwnedFd) -> usize {
     let size = rustix::fs::fstat(fd).map_or(0, |stat| stat.st_size);
@@ -170,7 +175,7 @@ impl KernelBtf {
     /// # Errors
     /// `Open(ENOENT)` where the module is not loaded or has none.
     pub fn open_module(name: &str) -> Result<KernelBtf, KernelBtfError> {
-        let path = CPath::format(format_args!("/sys/kernel/btf/{name}")).map_err(KernelBtfError::Open)?;
+        let path = module_path(name)?;
         KernelBtf::from_sysfs(path.as_c_str())
     }
 
@@ -328,7 +333,7 @@ impl StreamedBtf {
     /// # Errors
     /// `Open(ENOENT)` where the module is not loaded or has none.
     pub fn open_module(name: &str) -> Result<StreamedBtf, KernelBtfError> {
-        let path = CPath::format(format_args!("/sys/kernel/btf/{name}")).map_err(KernelBtfError::Open)?;
+        let path = module_path(name)?;
         files::open(path.as_c_str(), OFlags::RDONLY).map(StreamedBtf::whole).map_err(KernelBtfError::Open)
     }
 

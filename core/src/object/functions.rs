@@ -8,6 +8,7 @@ use super::elf::{Rel, Rels, Symbol};
 use super::error::ObjectError;
 use crate::arena::{Arena, Part};
 use crate::btf::ext::{InfoList, SectionRecords};
+use crate::btf::lookup::{FNV_BASIS, hash};
 use crate::bytes::Bytes;
 use crate::insn::{INSN_SIZE, slot_of};
 use crate::numbers::{low_u32, to_u32, to_u64, to_usize};
@@ -291,7 +292,7 @@ fn attach_records(
                 Some(table) => table,
                 None => *by_name.insert(sections_by_name(object, code, &mut scratch)?),
             };
-            let hash = u64::from(name_hash(name));
+            let hash = u64::from(hash(FNV_BASIS, name));
             let start = table.partition_point(|&entry| entry < hash << 32);
             let same = table.get(start..).unwrap_or(&[]).iter().take_while(|&&entry| entry >> 32 == hash);
             found = same.map(|&entry| to_usize(low_u32(entry))).find(|&at| is_it(code, at));
@@ -314,14 +315,10 @@ fn sections_by_name<'s>(
 ) -> Result<&'s [u64], ObjectError> {
     let table = scratch.slice::<u64>(code.len(), Part::Functions)?;
     for ((number, section), entry) in (0u64..).zip(code).zip(&mut *table) {
-        *entry = (u64::from(name_hash(object.section_name(section.section()))) << 32) | number;
+        *entry = (u64::from(hash(FNV_BASIS, object.section_name(section.section()))) << 32) | number;
     }
     table.sort_unstable();
     Ok(table)
-}
-
-fn name_hash(name: &[u8]) -> u32 {
-    name.iter().fold(0x811c_9dc5, |hash: u32, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 fn function(object: &Object<'_>, code: &[CodeSection], symbol: &Symbol<'_>) -> Result<Option<Function>, ObjectError> {
