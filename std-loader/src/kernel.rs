@@ -47,6 +47,8 @@ pub enum Source {
     Read,
     /// From a file: the user's, or a kernel image.
     File,
+    /// Not at all: it is read piece by piece from where it is.
+    Streamed,
 }
 
 impl fmt::Display for Source {
@@ -55,6 +57,7 @@ impl fmt::Display for Source {
             Source::Mmap => "mmap",
             Source::Read => "read",
             Source::File => "file",
+            Source::Streamed => "streamed",
         })
     }
 }

@@ -4,7 +4,9 @@
 //! decides nothing about types. It finds the kernel's BTF, owns the descriptors, and hands bytes to and fro.
 //!
 //! ```text
-//! kernel         the kernel's BTF: mapped where the kernel allows it, else read; modules one at a time
+//! prepare        an object brought together with the BTF of a kernel, in the way that takes the least memory
+//! kernel         the kernel's BTF: mapped where the kernel allows it, else read, whole or piece by piece
+//! modules        which modules may have what the kernel lacks, and searching those one at a time
 //! version, cpus  which kernel this is, how many CPUs
 //! maps           creation with what old kernels need; access by bytes or plain-old-data types
 //! programs       BTF and programs loaded, with a verifier log only after a failure; test runs
@@ -47,8 +49,10 @@ mod list;
 pub mod load;
 pub mod maps;
 mod memlock;
+pub mod modules;
 pub mod perf_buffer;
 pub mod pin;
+pub mod prepare;
 pub mod programs;
 pub mod report;
 pub mod ring_buffer;

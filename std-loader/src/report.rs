@@ -18,6 +18,7 @@ use corelo_core::relo::resolve::{VMLINUX, Verdict};
 use corelo_core::relo::trial::{Trial, try_candidate};
 
 use crate::load::LoadError;
+use crate::modules::ModuleNames;
 use crate::sys::Errno;
 
 /// An [`ObjectError`] of `object`, with the names of what it numbers.
@@ -191,14 +192,13 @@ pub fn candidates<'r>(prepared: &'r Prepared<'_>, relo: &'r CoreRelo) -> impl It
     })
 }
 
-/// The number of a decision's BTF as a name: `vmlinux`, or that of the module; `modules` holds the names in the order
-/// of their numbers, which start at 1.
+/// The number of a decision's BTF as a name: `vmlinux`, or that of the module.
 #[must_use]
-pub fn btf_name<S: AsRef<str>>(number: u16, modules: &[S]) -> &str {
+pub fn btf_name<'n>(number: u16, modules: ModuleNames<'n>) -> &'n str {
     if number == VMLINUX {
         return "vmlinux";
     }
-    modules.get(usize::from(number) - 1).map_or("module", AsRef::as_ref)
+    modules.get(number).unwrap_or("module")
 }
 
 /// Where a relocation is: `program NAME (section SECTION), instruction N: KIND of SPEC`.

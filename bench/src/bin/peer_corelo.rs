@@ -8,17 +8,14 @@ use corelo_bench::peer::{self, Stage, timed};
 use corelo_bench::prepare::{again, link_all};
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
-use corelo_core::prepare::{Options, Plan, prepare};
-use corelo_core::tailor::stream;
-use corelo_loader::kernel::{KernelBtf, StreamedBtf};
+use corelo_core::prepare::{Options, prepare};
+use corelo_loader::kernel::KernelBtf;
 use corelo_loader::load::{Collection, LoadOptions};
+use corelo_loader::prepare::{Access, ForKernel, Kernel, KernelOptions};
 use corelo_loader::programs::GrowingLog;
 
 /// What many_progs needs, and some.
 const BUFFER: usize = 32 << 10;
-
-/// Bytes of the window over a BTF that is streamed.
-const WINDOW: usize = 16 << 10;
 
 fn main() -> ExitCode {
     peer::main(work)
@@ -53,14 +50,15 @@ fn cold(path: &Path, buffer: &mut [u8]) -> usize {
 
 fn streamed(path: &Path, buffer: &mut [u8]) -> usize {
     let file = std::fs::read(path).expect("the object can be read");
-    let source = StreamedBtf::open().expect("the kernel has BTF");
+    let kernel = Kernel::new(KernelOptions { access: Access::Stream, ..KernelOptions::RUNNING });
     let mut arena = Arena::new(buffer);
-    let object = Object::parse(&file).expect("the object is one");
-    let plan = Plan::new(&object, Options::default(), &mut arena).expect("it can be planned");
-    let made = stream(source, plan.needs(), WINDOW, &mut arena).expect("the kernel's BTF can be streamed");
-    let btf = made.btf().expect("what is made is BTF");
-    let prepared = plan.search(btf, &mut arena).expect("it can be searched").finish();
-    link_all(&prepared, &mut arena)
+    let made = for_kernel(&file, &kernel, &mut arena);
+    link_all(&made.prepared, &mut arena)
+}
+
+fn for_kernel<'a>(file: &'a [u8], kernel: &'a Kernel<'_>, arena: &mut Arena<'a>) -> ForKernel<'a> {
+    let object = Object::parse(file).expect("the object is one");
+    kernel.prepare(&object, Options::default(), arena).expect("it can be prepared")
 }
 
 fn warm(path: &Path, rounds: usize, note: &mut dyn FnMut(u64)) {
@@ -82,12 +80,11 @@ fn warm(path: &Path, rounds: usize, note: &mut dyn FnMut(u64)) {
 
 fn load(path: &Path, buffer: &mut [u8]) -> usize {
     let file = std::fs::read(path).expect("the object can be read");
-    let kernel = KernelBtf::open().expect("the kernel has BTF");
+    let kernel = Kernel::new(KernelOptions::RUNNING);
     let mut arena = Arena::new(buffer);
-    let object = Object::parse(&file).expect("the object is one");
-    let prepared = prepare(&object, Some(&kernel), Options::default(), &mut arena).expect("it can be prepared");
-    let options = LoadOptions::new(b"many_progs");
-    let mut collection = Collection::create(&prepared, &options, &mut arena).expect("its maps can be created");
+    let made = for_kernel(&file, &kernel, &mut arena);
+    let options = LoadOptions { modules: made.modules.names(), ..LoadOptions::new(b"many_progs") };
+    let mut collection = Collection::create(&made.prepared, &options, &mut arena).expect("its maps can be created");
     collection
         .load_programs(&options, &mut arena, &mut GrowingLog::new(64 << 10, 16 << 20))
         .expect("its programs can be loaded");

@@ -94,7 +94,7 @@ fn all(figures: &[Figures], programs: &[PathBuf; 3]) -> String {
         ("the kernel's BTF read into memory, no more, ms", &|f| ms(f.reading)),
         ("prepare, cold, ms", &|f| ms(f.prepare)),
         ("prepare, kernel BTF kept, ms", &|f| f.warm.map_or_else(no_api, ms)),
-        ("prepare, cold, BTF read through a window of 16 KiB, ms", &|f| {
+        ("prepare, cold, BTF read through a window of 4 KiB, ms", &|f| {
             f.streamed.map_or_else(no_api, |(time, _)| ms(time))
         }),
         ("whole load, ms", &|f| ms(f.load)),

@@ -7,6 +7,7 @@ use corelo_core::prepare::Prepared;
 
 use crate::externs::ExternValue;
 use crate::kernel::btf_object;
+use crate::modules::ModuleNames;
 use crate::sys::Errno;
 use crate::sys::fd_table::FdTable;
 use crate::version::KernelVersion;
@@ -39,12 +40,12 @@ impl<'a> Modules<'a> {
         Ok(Self { numbers, fds: FdTable::new(fds) })
     }
 
-    /// Opens the BTF of module `number`, whose name is in `names` (from 1), unless it is open.
-    pub(super) fn open(&mut self, number: u16, names: &[&str]) -> Result<(), Errno> {
+    /// Opens the BTF of module `number`, whose name is in `names`, unless it is open.
+    pub(super) fn open(&mut self, number: u16, names: ModuleNames<'_>) -> Result<(), Errno> {
         if number == 0 || self.numbers.contains(&number) {
             return Ok(());
         }
-        let name = usize::from(number).checked_sub(1).and_then(|index| names.get(index)).ok_or(Errno::ENOENT)?;
+        let name = names.get(number).ok_or(Errno::ENOENT)?;
         let (fd, _) = btf_object(name)?.ok_or(Errno::ENOENT)?;
         if let Some(place) = self.numbers.iter().position(|&number| number == 0) {
             if let Some(entry) = self.numbers.get_mut(place) {
@@ -119,8 +120,8 @@ mod tests {
         assert_eq!(modules.fd(4).map(|fd| fd.as_raw_fd()), Some(raw[2]));
         assert!(modules.fd(0).is_none() && modules.fd(9).is_none());
         // vmlinux and what is open already are not opened; what has no name cannot be.
-        assert_eq!([0, 7, 4].map(|number| modules.open(number, &[])), [Ok(()); 3]);
-        assert_eq!(modules.open(9, &["one"]), Err(Errno::ENOENT));
+        assert_eq!([0, 7, 4].map(|number| modules.open(number, ModuleNames::default())), [Ok(()); 3]);
+        assert_eq!(modules.open(9, ModuleNames::new(b"one\0")), Err(Errno::ENOENT));
         let mut buffer = [0u8; 128];
         let mut arena = Arena::new(&mut buffer);
         assert_eq!(modules.fd_array(&mut arena).unwrap(), raw);

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use corelo_core::btf::sanitize::KernelBtfFeatures;
 
 use crate::maps::Memlock;
+use crate::modules::ModuleNames;
 
 /// How an object is loaded.
 #[derive(Clone, Copy)]
@@ -28,8 +29,8 @@ pub struct LoadOptions<'o> {
     /// Models of the inner maps of those maps of maps that define none: the outer map's name, and a map like those that
     /// will be in it.
     pub inner_maps: &'o [(&'o [u8], BorrowedFd<'o>)],
-    /// Names of the kernel modules that were searched: module 1 is the first.
-    pub modules: &'o [&'o str],
+    /// Names of the kernel modules that were searched.
+    pub modules: ModuleNames<'o>,
     /// What `freplace` programs replace a function of: the program's name, the loaded program that has the function.
     pub replaced: &'o [(&'o [u8], BorrowedFd<'o>)],
 }
@@ -63,7 +64,7 @@ impl<'o> LoadOptions<'o> {
             default_max_entries: None,
             variables: &[],
             inner_maps: &[],
-            modules: &[],
+            modules: ModuleNames::new(&[]),
             replaced: &[],
         }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use corelo_core::prepare::Prepared;
+use corelo_loader::modules::ModuleFile;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;
@@ -41,7 +42,7 @@ pub(crate) struct Options {
     /// The NAME of `btf find`.
     pub(crate) name: String,
     pub(crate) btf: Option<PathBuf>,
-    pub(crate) module_btf: Vec<(String, PathBuf)>,
+    pub(crate) module_btf: Vec<ModuleFile>,
     pub(crate) base: Option<PathBuf>,
     pub(crate) arena: Option<usize>,
     pub(crate) json: bool,
@@ -108,7 +109,7 @@ const COMMON_HELP: &str = "
 
 const STREAM_HELP: &str = "
   --stream                read the kernel's BTF piece by piece, also where it can be mapped (default: only where it cannot)
-  --window BYTES          with --stream, so much of it at a time (default: 16384)
+  --window BYTES          with --stream, so much of it at a time (default: 4096)
   --read                  read the kernel's BTF whole into memory where it cannot be mapped: faster, 3 to 6 MB";
 
 impl Command {
@@ -159,7 +160,7 @@ Says how many bytes of arena preparing and loading the object need: with so many
 That is with the kernel's BTF mapped or in memory; with --stream, when it is read piece by piece. Needs no privileges.",
                 "
   --stream                the bytes that it takes with --stream: the window is part of the arena
-  --window BYTES          with --stream, so large a window (default: 16384)
+  --window BYTES          with --stream, so large a window (default: 4096)
   --json                  {\"arena_bytes\":N,\"parts\":{NAME:BYTES}}
   --emit rust             a constant for Rust source",
             ),
@@ -303,7 +304,10 @@ fn read_options(command: Command, parser: &mut Parser) -> Result<Request, Troubl
                 else {
                     return Err(Trouble::Text(format!("--module-btf {value} is not NAME=FILE")));
                 };
-                options.module_btf.push((name.into(), file.into()));
+                if options.module_btf.iter().any(|other| other.name == name) {
+                    return Err(Trouble::Text(format!("--module-btf {name} is given twice")));
+                }
+                options.module_btf.push(ModuleFile { name: name.into(), path: file.into() });
             }
             Arg::Value(value) if !options.has_file => {
                 options.file = value.into();

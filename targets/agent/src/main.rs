@@ -17,7 +17,6 @@ mod buffer;
 mod commands;
 mod failure;
 mod input;
-mod modules;
 mod monitor;
 mod output;
 mod prepare;

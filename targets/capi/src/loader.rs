@@ -1,21 +1,20 @@
 //! An object with its maps, programs and links, behind one handle.
 
 use core::ffi::c_char;
-use core::ops::ControlFlow;
 use core::ptr::NonNull;
 use std::path::Path;
 
 use corelo_capi_core::error::{Code, CoreFailure, Error, Failure, finish};
 use corelo_capi_core::memory::{aligned, buffer, bytes, store};
 use corelo_core::arena::Arena;
-use corelo_core::btf::Btf;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared};
-use corelo_core::tailor::{ModuleSieve, SliceSource};
-use corelo_loader::kernel::{self, KernelBtf, StreamedBtf};
+use corelo_loader::kernel::KernelBtf;
 use corelo_loader::links::Link;
 use corelo_loader::load::{Collection, LoadError, LoadOptions, rehearse};
 use corelo_loader::maps::Memlock;
+use corelo_loader::modules::Modules;
+use corelo_loader::prepare::{Kernel, KernelError, KernelOptions};
 use corelo_loader::programs::GrowingLog;
 use corelo_loader::report::{LoadReport, Name, NoKernelBtf, ObjectReport};
 
@@ -62,10 +61,10 @@ pub struct Loader {
     arena: Arena<'static>,
     /// The arena's buffer, where it is not the caller's.
     _buffer: Option<Pinned<[u64]>>,
-    _btf: Option<Pinned<KernelBtf>>,
+    _kernel: Option<Pinned<Kernel<'static>>>,
     _object: Pinned<[u8]>,
-    /// The modules that were searched, by their numbers from 1.
-    modules: Vec<String>,
+    /// The modules that were searched.
+    modules: Modules<'static>,
     log: GrowingLog,
     log_len: usize,
     options: Checked,
@@ -148,29 +147,42 @@ const ARENA_LIMIT: usize = 1 << 30;
 unsafe fn open(object: Box<[u8]>, file: &str, stem: &str, options: Checked) -> Result<Loader, LoaderFailure> {
     let object = Pinned::new(object);
     let name = options.name.clone().unwrap_or_else(|| stem.to_owned());
-    let (mut btf, mut modules) = (None, Vec::new());
-    // SAFETY: all that borrows from the three is dropped before them: here by the order of declaration, in the loader by
-    // the order of its fields.
+    let mut kernel = None;
+    // SAFETY: all that borrows from object, kernel and buffer is dropped before them: here by the order of declaration, in
+    // the loader by the order of its fields.
     let bytes = unsafe { object.get() };
-    let (buffer, arena, prepared) = match options.memory {
-        Some((memory, size)) => {
-            // SAFETY: the caller's promise.
-            let memory = unsafe { aligned(memory, size) }.ok_or_else(|| argument("memory is NULL"))?;
-            let mut arena = Arena::new(memory);
-            let prepared = prepare(bytes, file, &options, &mut btf, &mut modules, &mut arena)?;
-            (None, arena, prepared)
+    let mut size = ARENA_START;
+    let (buffer, arena, (prepared, modules)) = loop {
+        let mut buffer = None;
+        let memory = match options.memory {
+            // SAFETY: the caller's promise; what borrowed it in the last round is gone.
+            Some((memory, size)) => unsafe { aligned(memory, size) }.ok_or_else(|| argument("memory is NULL"))?,
+            None => {
+                // Zero pages, of which only those that are used become memory.
+                let words = buffer.insert(Pinned::new(vec![0u64; size / 8].into_boxed_slice()));
+                // SAFETY: the only borrow of it; it is dropped after the arena.
+                let words = unsafe { words.get_mut() };
+                // SAFETY: the same bytes, seen as bytes.
+                unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size) }
+            }
+        };
+        let mut arena = Arena::new(memory);
+        let mut tried = prepare(bytes, file, &options, &mut kernel, &mut arena);
+        if let (Ok((prepared, modules)), None) = (&tried, options.memory) {
+            // It is to be large enough for loading, too.
+            let mut scratch = arena.scratch();
+            let rehearsed = with_options(&options, &name, modules, |load| rehearse(prepared, load, &mut scratch));
+            if let Err(error) = rehearsed {
+                let words = format!("{file}: {}", LoadReport { prepared, error });
+                tried = Err(load_failure(error, words).into());
+            }
         }
-        None => {
-            let needed = measure(bytes, file, &name, &options, &mut btf)?;
-            let mut buffer = Pinned::new(vec![0u64; needed.div_ceil(8)].into_boxed_slice());
-            // SAFETY: the only borrow of it; it is dropped after the arena.
-            let words = unsafe { buffer.get_mut() };
-            let size = size_of_val(words);
-            // SAFETY: the same bytes, seen as bytes.
-            let memory = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size) };
-            let mut arena = Arena::new(memory);
-            let prepared = prepare(bytes, file, &options, &mut btf, &mut modules, &mut arena)?;
-            (Some(buffer), arena, prepared)
+        let may_grow = options.memory.is_none() && size < ARENA_LIMIT;
+        match tried {
+            Ok(made) => break (buffer, arena, made),
+            Err(Unready { failure, .. }) if may_grow && failure.code == Code::Memory => size *= 2,
+            Err(unready) if unready.is_tried_again(kernel.as_ref()) => {}
+            Err(Unready { failure, .. }) => return Err(failure),
         }
     };
     Ok(Loader {
@@ -179,7 +191,7 @@ unsafe fn open(object: Box<[u8]>, file: &str, stem: &str, options: Checked) -> R
         prepared: Pinned::new(Box::new(prepared)),
         arena,
         _buffer: buffer,
-        _btf: btf,
+        _kernel: kernel,
         _object: object,
         modules,
         log: GrowingLog::new(16 << 10, 16 << 20),
@@ -189,119 +201,91 @@ unsafe fn open(object: Box<[u8]>, file: &str, stem: &str, options: Checked) -> R
     })
 }
 
-/// The bytes of arena that it takes to prepare and load the object.
-fn measure(
-    bytes: &'static [u8],
-    file: &str,
-    name: &str,
-    options: &Checked,
-    btf: &mut Option<Pinned<KernelBtf>>,
-) -> Result<usize, LoaderFailure> {
-    let mut size = ARENA_START;
-    loop {
-        let mut buffer = Pinned::new(vec![0u64; size / 8].into_boxed_slice());
-        // SAFETY: the only borrow of it; what is made in it is dropped in the block.
-        let words = unsafe { buffer.get_mut() };
-        // SAFETY: the same bytes, seen as bytes.
-        let memory = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size) };
-        let mut arena = Arena::new(memory);
-        let mut modules = Vec::new();
-        let tried = prepare(bytes, file, options, btf, &mut modules, &mut arena).and_then(|prepared| {
-            with_options(options, name, &modules, |load| rehearse(&prepared, load, &mut arena))
-                .map_err(|error| load_failure(error, format!("{file}: {}", LoadReport { prepared: &prepared, error })))
-        });
-        match tried {
-            Ok(()) => return Ok(arena.high_water()),
-            Err(failure) if failure.code == Code::Memory && size < ARENA_LIMIT => size *= 2,
-            Err(failure) => return Err(failure),
-        }
-    }
-}
-
-fn with_options<R>(options: &Checked, name: &str, modules: &[String], job: impl FnOnce(&LoadOptions<'_>) -> R) -> R {
-    let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+fn with_options<R>(options: &Checked, name: &str, modules: &Modules<'_>, job: impl FnOnce(&LoadOptions<'_>) -> R) -> R {
     let wants = |program: &[u8], by_default: bool| {
         by_default && !options.skip.iter().any(|skipped| skipped.as_bytes() == program)
     };
     let load = LoadOptions::new(name.as_bytes());
     job(&LoadOptions {
         wants: &wants,
-        modules: &modules,
+        modules: modules.names(),
         pin_root: options.pin_root.as_deref().unwrap_or(load.pin_root),
         memlock: if options.keep_memlock { Memlock::Keep } else { load.memlock },
         ..load
     })
 }
 
-/// Prepares an object, opens the kernel's BTF into `btf` when it is asked for, and searches the modules, whose names it
-/// puts into `modules`.
+/// Why an object is not prepared: for the caller, and for another try.
+struct Unready {
+    failure: LoaderFailure,
+    error: Option<KernelError>,
+}
+
+impl Unready {
+    /// Whether the kernel's BTF as a whole may do, which is taken from now on.
+    fn is_tried_again(&self, kernel: Option<&Pinned<Kernel<'static>>>) -> bool {
+        // SAFETY: for this call only.
+        let kernel = kernel.map(|kernel| unsafe { kernel.get() });
+        kernel.zip(self.error).is_some_and(|(kernel, error)| kernel.takes_whole_after(&error))
+    }
+}
+
+impl From<LoaderFailure> for Unready {
+    fn from(failure: LoaderFailure) -> Self {
+        Self { failure, error: None }
+    }
+}
+
+/// Prepares an object with the modules that it needs. The kernel is opened into `kernel` when it is asked for.
 fn prepare(
     bytes: &'static [u8],
     file: &str,
     options: &Checked,
-    btf: &mut Option<Pinned<KernelBtf>>,
-    modules: &mut Vec<String>,
+    kernel: &mut Option<Pinned<Kernel<'static>>>,
     arena: &mut Arena<'static>,
-) -> Result<Prepared<'static>, LoaderFailure> {
+) -> Result<(Prepared<'static>, Modules<'static>), Unready> {
     let object = Object::parse(bytes).map_err(|error| from_core(error.into(), file))?;
-    let failed = |error: PrepareError| match error {
-        PrepareError::Object(error) => {
-            Failure::new(Code::Object, format!("{file}: {}", ObjectReport { object: Some(&object), error }))
-        }
-        error => from_core(CoreFailure::from(error), file),
-    };
-    let plan = Plan::new(&object, PrepareOptions::default(), arena).map_err(failed)?;
-    if !plan.asks_kernel() {
-        return plan.finish().map_err(failed);
-    }
-    let blob = match btf {
-        Some(btf) => btf,
-        None => {
-            let opened = match &options.btf_path {
-                Some(path) => KernelBtf::from_file(Path::new(path))
-                    .map_err(|error| btf_failure(error, format!("{path}: {error}"))),
-                None => KernelBtf::open().map_err(|error| {
-                    let words = NoKernelBtf { object: &object, plan: &plan, reason: error };
-                    btf_failure(error, format!("{file}: {words}"))
-                }),
-            };
-            btf.insert(Pinned::new(Box::new(opened?)))
-        }
-    };
-    // SAFETY: the caller keeps the BTF for longer than what is prepared with it.
-    let blob: &'static [u8] = unsafe { blob.get() };
-    let kernel =
-        Btf::parse(blob).map_err(|error| Failure::new(Code::KernelBtf, format!("the kernel's BTF: {error}")))?;
-    let mut searched = plan.search(kernel, arena).map_err(failed)?;
-    if searched.wants_modules() && options.btf_path.is_none() {
-        // Without the directory there are no modules to search.
-        let _ = kernel::modules(|name| {
-            modules.push(name.to_owned());
-            ControlFlow::<()>::Continue(())
-        });
-        // Only those that have a name that is asked for are read.
-        let mut window = [0; 4096];
-        if let Ok(mut sieve) = ModuleSieve::new(SliceSource(blob), &searched, &mut window) {
-            let mut may_answer = |module| sieve.may_answer(module, &searched).unwrap_or(true);
-            modules.retain(|name| StreamedBtf::open_module(name).is_ok_and(&mut may_answer));
-        }
-        for is_second_look in [false, true] {
-            for (number, name) in (1u16..).zip(&*modules) {
-                // A module that cannot be read is no module that has the type.
-                let Ok(module) = KernelBtf::open_module(name) else { continue };
-                let mut scratch = arena.scratch();
-                let looked = if is_second_look {
-                    searched.search_module(&module, number, &mut scratch)
-                } else {
-                    searched.weigh_module(&module, number, &mut scratch)
-                };
-                if let Err(error @ PrepareError::Arena(_)) = looked {
-                    return Err(failed(error));
-                }
+    let failed = |error: KernelError| {
+        let failure = match error {
+            KernelError::Prepare(PrepareError::Object(error)) => {
+                Failure::new(Code::Object, format!("{file}: {}", ObjectReport { object: Some(&object), error }))
             }
-        }
+            KernelError::Prepare(error) => from_core(CoreFailure::from(error), file),
+            error => Failure::new(Code::KernelBtf, format!("{file}: {error}")),
+        };
+        Unready { failure, error: Some(error) }
+    };
+    let plan = Plan::new(&object, PrepareOptions::default(), arena).map_err(|error| failed(error.into()))?;
+    if !plan.asks_kernel() {
+        return Ok((plan.finish().map_err(|error| failed(error.into()))?, Modules::default()));
     }
-    Ok(searched.finish())
+    let kernel = match kernel {
+        Some(kernel) => kernel,
+        None => {
+            let chosen = match &options.btf_path {
+                Some(path) => KernelBtf::from_file(Path::new(path))
+                    .map(Kernel::of)
+                    .map_err(|error| btf_failure(error, format!("{path}: {error}")))?,
+                None => Kernel::new(KernelOptions::RUNNING),
+            };
+            kernel.insert(Pinned::new(Box::new(chosen)))
+        }
+    };
+    // SAFETY: the caller keeps the kernel for longer than what is prepared with it.
+    let mut opened = unsafe { kernel.get() }.open().map_err(|reason| {
+        let words = NoKernelBtf { object: &object, plan: &plan, reason };
+        btf_failure(reason, format!("{file}: {words}"))
+    })?;
+    let types = opened.types(&plan, arena).map_err(failed)?;
+    let mut searched = plan.search(types, arena).map_err(|error| failed(error.into()))?;
+    // A module that cannot be read is none that has the type, and without their directory there are none.
+    let skipped = &mut |_: &str, _| {};
+    let modules = match opened.modules(&searched, skipped) {
+        Err(KernelError::Modules(_)) => Modules::default(),
+        result => result.map_err(failed)?,
+    };
+    modules.search(&mut searched, arena, skipped).map_err(|error| failed(error.into()))?;
+    Ok((searched.finish(), modules))
 }
 
 /// Ends a loader: links are detached, programs and maps closed (pinned ones stay), memory is freed. NULL is nothing.

@@ -6,12 +6,11 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use corelo_core::arena::Arena;
-use corelo_core::btf::Btf;
 use corelo_core::object::{Object, ObjectError};
-use corelo_core::prepare::{Options, Plan, PrepareError};
-use corelo_loader::kernel::{KernelBtf, KernelBtfError};
+use corelo_core::prepare::Options;
 use corelo_loader::links::{Link, LinkError};
 use corelo_loader::load::{Collection, LoadError, LoadOptions};
+use corelo_loader::prepare::{Kernel, KernelError, KernelOptions};
 use corelo_loader::programs::GrowingLog;
 use corelo_loader::ring_buffer::{RingBuffer, RingError};
 use corelo_loader::sys::Errno;
@@ -22,10 +21,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub enum AgentError {
     /// The object cannot be parsed.
     Object(ObjectError),
-    /// It cannot be prepared.
-    Prepare(PrepareError),
-    /// The kernel's BTF is not there.
-    Btf(KernelBtfError),
+    /// It cannot be prepared for this kernel.
+    Kernel(KernelError),
     /// It cannot be loaded.
     Load(LoadError),
     /// It cannot be attached.
@@ -42,8 +39,7 @@ impl fmt::Display for AgentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Object(error) => error.fmt(f),
-            Self::Prepare(error) => error.fmt(f),
-            Self::Btf(error) => error.fmt(f),
+            Self::Kernel(error) => error.fmt(f),
             Self::Load(error) => error.fmt(f),
             Self::Attach(error) => write!(f, "attach: {error}"),
             Self::Map(errno) => write!(f, "map: {errno}"),
@@ -83,24 +79,30 @@ pub fn run(
     length: Option<Duration>,
     around: &mut dyn Surroundings,
 ) -> Result<(), AgentError> {
+    let kernel = Kernel::new(btf.map_or(KernelOptions::RUNNING, KernelOptions::file));
+    loop {
+        match attempt(bytes, &kernel, buffer, ring, length, around) {
+            // Where the kernel's BTF cannot be mapped it is read piece by piece, in arena that the whole does not take.
+            Err(AgentError::Kernel(error)) if kernel.takes_whole_after(&error) => {}
+            result => return result,
+        }
+    }
+}
+
+fn attempt(
+    bytes: &[u8],
+    kernel: &Kernel<'_>,
+    buffer: &mut [u8],
+    ring: Option<&str>,
+    length: Option<Duration>,
+    around: &mut dyn Surroundings,
+) -> Result<(), AgentError> {
     let mut arena = Arena::new(buffer);
     let object = Object::parse(bytes).map_err(AgentError::Object)?;
-    let plan = Plan::new(&object, Options::default(), &mut arena).map_err(AgentError::Prepare)?;
-    // Opened only when asked for; it must live as long as what is prepared with it.
-    let kernel;
-    let prepared = if plan.asks_kernel() {
-        kernel = match btf {
-            Some(path) => KernelBtf::from_file(path),
-            None => KernelBtf::open(),
-        }
-        .map_err(AgentError::Btf)?;
-        let btf = Btf::parse(&kernel).map_err(|error| AgentError::Prepare(PrepareError::Kernel(error)))?;
-        plan.search(btf, &mut arena).map_err(AgentError::Prepare)?.finish()
-    } else {
-        plan.finish().map_err(AgentError::Prepare)?
-    };
-    let options = LoadOptions::new(b"agent");
-    let mut collection = Collection::create(&prepared, &options, &mut arena).map_err(AgentError::Load)?;
+    let made = kernel.prepare(&object, Options::default(), &mut arena).map_err(AgentError::Kernel)?;
+    let prepared = &made.prepared;
+    let options = LoadOptions { modules: made.modules.names(), ..LoadOptions::new(b"agent") };
+    let mut collection = Collection::create(prepared, &options, &mut arena).map_err(AgentError::Load)?;
     // 0 bytes: a device has nobody to read a verifier log. Give it some while developing.
     let mut log = GrowingLog::new(0, 0);
     collection.load_programs(&options, &mut arena, &mut log).map_err(AgentError::Load)?;

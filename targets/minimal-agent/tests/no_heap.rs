@@ -95,7 +95,7 @@ fn the_agent_uses_no_heap_from_load_to_end() {
     FORBIDDEN.set(false);
     match result {
         Ok(()) => {}
-        Err(error @ (AgentError::Btf(_) | AgentError::Load(_) | AgentError::Attach(_))) => return missing(&error),
+        Err(error @ (AgentError::Kernel(_) | AgentError::Load(_) | AgentError::Attach(_))) => return missing(&error),
         Err(error) => panic!("{error}"),
     }
     assert_eq!(around.programs, 2);

@@ -20,8 +20,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let parts = with_kernel(&kernel, |buffer| {
         let mut arena = Arena::new(buffer);
         let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
-        let (prepared, modules) = (&ready.prepared, ready.module_names());
-        let load_options = LoadOptions { modules: &modules, ..LoadOptions::new(&name) };
+        let prepared = &ready.prepared;
+        let load_options = LoadOptions { modules: ready.modules.names(), ..LoadOptions::new(&name) };
         let kept = arena.used();
         rehearse(prepared, &load_options, &mut arena).map_err(|error| session::failure(prepared, &file, error))?;
         Ok(parts(&Budget::of(prepared, &mut arena, kept), ready.tailored))

@@ -27,8 +27,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let mut arena = Arena::new(buffer);
         let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
         options.check_skipped(&ready.prepared, &file)?;
-        let modules = ready.module_names();
-        let load_options = LoadOptions { wants: &wants, modules: &modules, ..LoadOptions::new(&name) };
+        let load_options = LoadOptions { wants: &wants, modules: ready.modules.names(), ..LoadOptions::new(&name) };
         let (collection, _) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
         let programs = programs(&collection)?;
         let maps = maps(&collection)?;

@@ -118,7 +118,7 @@ fn candidate_list(ready: &Ready<'_>, relocation: &Relocation<'_>) -> Vec<Value> 
     let mut list: Vec<Value> =
         tried.map(|tried| json!({ "id": tried.id.0, "btf": "vmlinux", "result": tried.to_string() })).collect();
     if let (true, Some((id, btf))) = (list.is_empty(), relocation.decision.target()) {
-        list.push(json!({ "id": id.0, "btf": btf_name(btf, &ready.module_names()), "result": "taken" }));
+        list.push(json!({ "id": id.0, "btf": btf_name(btf, ready.modules.names()), "result": "taken" }));
     }
     list
 }

@@ -42,9 +42,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let ready = prepare(bytes, &file, &kernel, &mut arena)?;
         let shape = Shape::new(options, &ready, &file)?;
         check_names(options, &ready, &file)?;
-        let modules = ready.module_names();
         let wants = |program: &[u8], by_default: bool| by_default && !options.skips(program);
-        let load_options = LoadOptions { wants: &wants, modules: &modules, ..LoadOptions::new(&name) };
+        let load_options = LoadOptions { wants: &wants, modules: ready.modules.names(), ..LoadOptions::new(&name) };
         let (collection, kernel_times) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
         let start = Instant::now();
         let (mut rings, names) = rings(&collection)?;

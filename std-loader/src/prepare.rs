@@ -1,0 +1,319 @@
+//! An object and the BTF of a kernel brought together, in the way that takes the least memory.
+//!
+//! [`Kernel::prepare`] does all of it: it opens BTF only for an object that asks something, maps it or reads it piece by
+//! piece, and looks through the modules for what the kernel lacks. Callers that measure or report more take its steps:
+//! [`Kernel::open`], [`Opened::types`], [`Plan::search`], [`Opened::modules`], [`Modules::search`].
+
+use core::cell::{Cell, OnceCell};
+use core::fmt;
+use std::path::Path;
+
+use corelo_core::arena::{Arena, ArenaFull};
+use corelo_core::btf::{Btf, BtfError};
+use corelo_core::object::Object;
+use corelo_core::prepare::{Options, Plan, PrepareError, Prepared, Searched};
+use corelo_core::tailor::{self, SliceSource, StreamError};
+
+use crate::kernel::{KernelBtf, KernelBtfError, LeanBtf, Source, StreamedBtf};
+use crate::modules::{ModuleError, ModuleSource, Modules, ModulesError};
+use crate::sys::Errno;
+
+/// Bytes of the window over BTF that is read piece by piece, where the caller does not say. sysfs hands out 4 KiB at a time
+/// where pages have so many: a larger window takes as many system calls.
+pub const WINDOW: usize = 4 << 10;
+
+/// How the kernel's BTF is come by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Mapped, or where the kernel refuses that (before Linux 6.16) read piece by piece. The whole is read into memory
+    /// only where that does not do: an object that asks for what a module has, types that nest too deep.
+    #[default]
+    Lean,
+    /// Read piece by piece, whatever the kernel allows.
+    Stream,
+    /// Mapped, or else read into memory as a whole: faster than piece by piece, for 3 to 6 MB.
+    Whole,
+}
+
+/// Which kernel, and how its BTF is come by.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelOptions<'p> {
+    /// A file of BTF, or an ELF file with a `.BTF` section, instead of the running kernel's.
+    pub btf: Option<&'p Path>,
+    /// How it is come by. A file is never mapped, as it may change: [`Access::Lean`] reads it as a whole.
+    pub access: Access,
+    /// Bytes of arena through which it is read piece by piece: [`tailor::MIN_WINDOW`] or more.
+    pub window: usize,
+    /// Which modules are looked through for what it lacks.
+    pub modules: ModuleSource<'p>,
+}
+
+impl KernelOptions<'_> {
+    /// The running kernel and its modules.
+    pub const RUNNING: KernelOptions<'static> =
+        KernelOptions { btf: None, access: Access::Lean, window: WINDOW, modules: ModuleSource::Running };
+}
+
+impl<'p> KernelOptions<'p> {
+    /// A kernel whose BTF is in a file, with no modules.
+    #[must_use]
+    pub const fn file(path: &'p Path) -> Self {
+        Self { btf: Some(path), modules: ModuleSource::Files(&[]), ..KernelOptions::RUNNING }
+    }
+}
+
+/// Why an object cannot be prepared for a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KernelError {
+    /// The kernel's BTF cannot be had: [`NoKernelBtf`](crate::report::NoKernelBtf) says more.
+    Btf(KernelBtfError),
+    /// It cannot be read piece by piece.
+    Stream(StreamError<Errno>),
+    /// The object, the BTF or the arena is at fault.
+    Prepare(PrepareError),
+    /// A module is at fault.
+    Modules(ModulesError),
+    /// A module may have what is asked for, which takes the kernel's BTF as a whole.
+    NeedsWhole,
+}
+
+impl fmt::Display for KernelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Btf(error) => error.fmt(f),
+            Self::Stream(error) => error.fmt(f),
+            Self::Prepare(error) => error.fmt(f),
+            Self::Modules(error) => error.fmt(f),
+            Self::NeedsWhole => f.write_str("the kernel's BTF is needed as a whole"),
+        }
+    }
+}
+
+impl core::error::Error for KernelError {}
+
+impl From<PrepareError> for KernelError {
+    fn from(error: PrepareError) -> Self {
+        Self::Prepare(error)
+    }
+}
+
+impl From<ArenaFull> for KernelError {
+    fn from(full: ArenaFull) -> Self {
+        Self::Prepare(PrepareError::Arena(full))
+    }
+}
+
+impl From<BtfError> for KernelError {
+    fn from(error: BtfError) -> Self {
+        match error {
+            BtfError::Arena(full) => full.into(),
+            error => Self::Prepare(PrepareError::Kernel(error)),
+        }
+    }
+}
+
+impl From<StreamError<Errno>> for KernelError {
+    fn from(error: StreamError<Errno>) -> Self {
+        match error {
+            StreamError::Arena(full) => full.into(),
+            StreamError::ByteOrder => Self::Prepare(PrepareError::ByteOrder),
+            error => Self::Stream(error),
+        }
+    }
+}
+
+impl From<ModulesError> for KernelError {
+    fn from(error: ModulesError) -> Self {
+        match error {
+            ModulesError::Arena(full) => full.into(),
+            error => Self::Modules(error),
+        }
+    }
+}
+
+/// A kernel that objects are prepared for. Its BTF is opened when the first object asks for it and, where it is in memory,
+/// kept for the next.
+#[derive(Debug)]
+pub struct Kernel<'p> {
+    options: KernelOptions<'p>,
+    access: Cell<Access>,
+    whole: OnceCell<KernelBtf>,
+    is_streamed: Cell<bool>,
+}
+
+/// An object that is prepared, and the modules that what it asks for was found in.
+#[derive(Debug)]
+pub struct ForKernel<'a> {
+    /// The object.
+    pub prepared: Prepared<'a>,
+    /// The modules: [`LoadOptions::modules`](crate::load::LoadOptions::modules) wants their names.
+    pub modules: Modules<'a>,
+}
+
+impl<'p> Kernel<'p> {
+    /// Opens nothing yet.
+    #[must_use]
+    pub const fn new(options: KernelOptions<'p>) -> Self {
+        Self { access: Cell::new(options.access), options, whole: OnceCell::new(), is_streamed: Cell::new(false) }
+    }
+
+    /// A kernel whose BTF is in memory already, with no modules.
+    #[must_use]
+    pub fn of(btf: KernelBtf) -> Self {
+        let kernel = Self::new(KernelOptions { modules: ModuleSource::Files(&[]), ..KernelOptions::RUNNING });
+        let _ = kernel.whole.set(btf);
+        kernel
+    }
+
+    /// How its BTF came into this process; `None` where nothing asked for it.
+    #[must_use]
+    pub fn source(&self) -> Option<Source> {
+        match self.whole.get() {
+            Some(whole) => Some(whole.source()),
+            None => self.is_streamed.get().then_some(Source::Streamed),
+        }
+    }
+
+    /// Prepares `object` in `arena`.
+    ///
+    /// Where BTF that was read piece by piece turns out not to do, the work is done once more with the whole, in what is
+    /// left of `arena`: what is lost is about what the object's own tables take. An arena that is too small for reading it
+    /// piece by piece may do for the whole, if it is begun anew: see [`Kernel::takes_whole_after`].
+    ///
+    /// # Errors
+    /// [`KernelError`]
+    pub fn prepare<'a>(
+        &'a self,
+        object: &Object<'a>,
+        options: Options,
+        arena: &mut Arena<'a>,
+    ) -> Result<ForKernel<'a>, KernelError> {
+        loop {
+            let plan = Plan::new(object, options, arena)?;
+            if !plan.asks_kernel() {
+                return Ok(ForKernel { prepared: plan.finish()?, modules: Modules::default() });
+            }
+            let mut opened = self.open().map_err(KernelError::Btf)?;
+            match opened.answer(plan, arena) {
+                Err(error @ (KernelError::NeedsWhole | KernelError::Stream(_))) if self.takes_whole_after(&error) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Whether what failed so may be done with the kernel's BTF as a whole. From then on it is opened as a whole.
+    #[must_use]
+    pub fn takes_whole_after(&self, error: &KernelError) -> bool {
+        // With the whole in memory there is nothing else to try.
+        let is_streamed = self.is_streamed.get() && self.whole.get().is_none();
+        let may_do = match error {
+            KernelError::NeedsWhole => true,
+            // Whatever is wrong with reading it so, where it was our idea; a streamed one takes more of the arena too.
+            KernelError::Stream(_) | KernelError::Prepare(PrepareError::Arena(_)) => self.access.get() == Access::Lean,
+            _ => false,
+        };
+        if is_streamed && may_do {
+            self.access.set(Access::Whole);
+        }
+        is_streamed && may_do
+    }
+
+    /// Opens its BTF, unless it is in memory.
+    ///
+    /// # Errors
+    /// As [`KernelBtf::open`] and [`KernelBtf::from_file`].
+    pub fn open(&self) -> Result<Opened<'_>, KernelBtfError> {
+        let opened = match (self.whole.get(), self.options.btf, self.access.get()) {
+            (Some(whole), ..) => return Ok(Opened { kernel: self, types: Types::Whole(whole) }),
+            (None, None, Access::Lean) => LeanBtf::open()?,
+            (None, None, Access::Stream) => LeanBtf::Streamed(StreamedBtf::open()?),
+            (None, None, Access::Whole) => LeanBtf::Whole(KernelBtf::open()?),
+            (None, Some(path), Access::Stream) => LeanBtf::Streamed(StreamedBtf::from_file(path)?),
+            (None, Some(path), Access::Lean | Access::Whole) => LeanBtf::Whole(KernelBtf::from_file(path)?),
+        };
+        let types = match opened {
+            LeanBtf::Whole(whole) => Types::Whole(self.whole.get_or_init(|| whole)),
+            LeanBtf::Streamed(streamed) => {
+                self.is_streamed.set(true);
+                Types::Streamed(streamed)
+            }
+        };
+        Ok(Opened { kernel: self, types })
+    }
+}
+
+/// A kernel's BTF, opened.
+#[derive(Debug)]
+pub struct Opened<'k> {
+    kernel: &'k Kernel<'k>,
+    types: Types<'k>,
+}
+
+#[derive(Debug)]
+enum Types<'k> {
+    Whole(&'k KernelBtf),
+    Streamed(StreamedBtf),
+}
+
+impl<'k> Opened<'k> {
+    /// Whether it is read piece by piece.
+    #[must_use]
+    pub fn is_streamed(&self) -> bool {
+        matches!(self.types, Types::Streamed(_))
+    }
+
+    /// The types: all of them, or of BTF that is read piece by piece those that `plan` needs, in the arena.
+    ///
+    /// # Errors
+    /// [`KernelError::Stream`], [`KernelError::Prepare`]
+    pub fn types<'a>(&mut self, plan: &Plan<'_>, arena: &mut Arena<'a>) -> Result<Btf<'a>, KernelError>
+    where
+        'k: 'a,
+    {
+        let types = match &mut self.types {
+            Types::Whole(whole) => Btf::parse(whole),
+            Types::Streamed(source) => tailor::stream(source, plan.needs(), self.kernel.options.window, arena)?.btf(),
+        };
+        Ok(types?)
+    }
+
+    /// The modules that may have what `searched` still wants: [`Modules::search`] is for them.
+    ///
+    /// # Errors
+    /// [`KernelError::Modules`]; [`KernelError::NeedsWhole`] where there are any and the kernel's BTF is read piece by
+    /// piece, of which `skipped` hears for the first of them.
+    pub fn modules(
+        &mut self,
+        searched: &Searched<'_>,
+        skipped: &mut dyn FnMut(&str, ModuleError),
+    ) -> Result<Modules<'k>, KernelError> {
+        let source = self.kernel.options.modules;
+        if !searched.wants_modules() || source == ModuleSource::Files(&[]) {
+            return Ok(Modules::default());
+        }
+        let modules = match &mut self.types {
+            Types::Whole(whole) => Modules::pick(SliceSource(whole), searched, source),
+            Types::Streamed(source_of_it) => Modules::pick(source_of_it, searched, source),
+        }
+        .map_err(ModulesError::List)?;
+        match modules.names().get(1) {
+            Some(name) if self.is_streamed() => {
+                skipped(name, ModuleError::NeedsWhole);
+                Err(KernelError::NeedsWhole)
+            }
+            _ => Ok(modules),
+        }
+    }
+
+    fn answer<'a>(&mut self, plan: Plan<'a>, arena: &mut Arena<'a>) -> Result<ForKernel<'a>, KernelError>
+    where
+        'k: 'a,
+    {
+        let types = self.types(&plan, arena)?;
+        let mut searched = plan.search(types, arena)?;
+        let modules = self.modules(&searched, &mut |_, _| {})?;
+        modules.search(&mut searched, arena, &mut |_, _| {})?;
+        Ok(ForKernel { prepared: searched.finish(), modules })
+    }
+}
