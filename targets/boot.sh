@@ -5,7 +5,7 @@
 #
 #     targets/boot.sh KERNEL [--file SRC:DST]... [--run CMD | --bg CMD | --do DIRECTIVE]... [options]
 #
-# KERNEL       ARCH-SERIES: armhf, arm64, amd64, riscv64, s390x; 5.10, 6.1, 6.12, 7.2 (see kernels.sh)
+# KERNEL       ARCH-SERIES: armhf, arm64, arm64-16k, amd64, riscv64, s390x; 5.10, 6.1, 6.12, 7.2 (see kernels.sh)
 # --file S:D   copies the file S to the absolute path D (mode kept)
 # --run CMD    runs CMD: words split at spaces, no shell; its exit code, peak RSS and time are printed
 # --bg CMD     starts CMD; it runs beside what follows and is awaited at the end
@@ -75,6 +75,8 @@ armhf) machine=(-M "virt,highmem=off" -cpu cortex-a15) console=ttyAMA0 default_m
 riscv64) machine=(-M virt) console=ttyS0 default_mem=512 ;;
 s390x) machine=(-M s390-ccw-virtio) console=ttysclp0 default_mem=512 ;;
 esac
+# The older core has no pages of 16 KiB.
+[[ $kernel == arm64-16k-* ]] && machine=(-M virt -cpu cortex-a76)
 
 need() {
     command -v "$1" >/dev/null && return

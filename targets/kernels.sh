@@ -5,9 +5,9 @@
 # `kernel_modules KERNEL NAME...` the paths of modules of the same build.
 #
 # KERNEL is ARCH-SERIES: armhf, arm64, amd64, riscv64 or s390x, and 5.10, 6.1, 6.12 or 7.2 (what Debian's bullseye, bookworm,
-# trixie and sid ship). The package is fetched once, with an apt configuration of its own (nothing of the host's apt is read or
-# changed, and the archive's signatures are checked), and only its kernel is kept, under $CORELO_CACHE, and the modules that were
-# asked for, beside it.
+# trixie and sid ship); or arm64-16k-6.12 and arm64-16k-7.2, whose pages have 16 KiB. The package is fetched once, with an apt
+# configuration of its own (nothing of the host's apt is read or changed, and the archive's signatures are checked), and only its
+# kernel is kept, under $CORELO_CACHE, and the modules that were asked for, beside it.
 
 CORELO_CACHE=${CORELO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/corelo}
 CORELO_MIRROR=${CORELO_MIRROR:-http://deb.debian.org/debian}
@@ -20,7 +20,7 @@ kernel_fail() {
 
 kernel_arch() { echo "${1%%-*}"; }
 
-kernel_series() { echo "${1#*-}"; }
+kernel_series() { echo "${1##*-}"; }
 
 kernel_suite() {
     case $1 in
@@ -43,10 +43,10 @@ kernel_preferred() {
 }
 
 kernel_flavour() {
-    case $1 in
+    case ${1%-*} in
     armhf) echo armmp ;;
-    amd64 | arm64 | riscv64 | s390x) echo "$1" ;;
-    *) kernel_fail "no kernel flavour is known for architecture '$1' (armhf, arm64, amd64, riscv64, s390x)" ;;
+    amd64 | arm64 | arm64-16k | riscv64 | s390x) echo "${1%-*}" ;;
+    *) kernel_fail "no kernel flavour is known for '${1%-*}' (armhf, arm64, arm64-16k, amd64, riscv64, s390x)" ;;
     esac
 }
 
@@ -87,10 +87,11 @@ CONF
     APT_CONFIG=$config "$@"
 }
 
-# The package of one architecture, series and suite: the preferred version, else the newest.
+# kernel_package KERNEL SUITE: the package there: the preferred version, else the newest.
 kernel_package() {
-    local arch=$1 series=$2 suite=$3 flavour preferred names wanted
-    flavour=$(kernel_flavour "$arch") || return
+    local kernel=$1 suite=$2 arch series flavour preferred names wanted
+    arch=$(kernel_arch "$kernel") series=$(kernel_series "$kernel")
+    flavour=$(kernel_flavour "$kernel") || return
     preferred=$(kernel_preferred "$series")
     kernel_apt "$arch" "$suite" apt-get -qq update >&2 || return
     names=$(kernel_apt "$arch" "$suite" apt-cache pkgnames "linux-image-$series" |
@@ -103,7 +104,7 @@ kernel_package() {
     done
     wanted=$(tail -n 1 <<<"$names")
     [ -n "$wanted" ] || return 1
-    echo "kernels.sh: $suite no longer has $preferred for $arch, taking $wanted" >&2
+    echo "kernels.sh: $suite no longer has $preferred for ${kernel%-*}, taking $wanted" >&2
     echo "$wanted"
 }
 
@@ -112,7 +113,7 @@ kernel_image() {
     local kernel=$1 arch series suite home package from part work image
     arch=$(kernel_arch "$kernel") series=$(kernel_series "$kernel")
     suite=$(kernel_suite "$series") || return
-    kernel_flavour "$arch" >/dev/null || return
+    kernel_flavour "$kernel" >/dev/null || return
     home=$CORELO_CACHE/kernels/$kernel
     image=$(find "$home" -name 'vmlinu[xz]*' -size +1M 2>/dev/null | sort -V | tail -n 1)
     if [ -n "$image" ]; then
@@ -121,7 +122,7 @@ kernel_image() {
     fi
     for from in "$suite" "$suite-security"; do
         [ "$from" = sid-security ] && continue
-        package=$(kernel_package "$arch" "$series" "$from") && break
+        package=$(kernel_package "$kernel" "$from") && break
         package=
     done
     [ -n "$package" ] || kernel_fail "no linux-image package for $kernel in $suite" || return

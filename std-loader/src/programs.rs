@@ -8,6 +8,7 @@
 use core::fmt;
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use crate::maps::kernel_name;
 use crate::memlock::{Memlock, raised_after};
@@ -164,6 +165,9 @@ pub struct LoadFailure {
     pub log_true_size: u32,
     /// The log did not fit.
     pub truncated: bool,
+    /// ENOMEM stands for something else: the kernel was built without a JIT (CONFIG_BPF_JIT), and so without the trampolines that
+    /// fentry, fexit, fmod_ret and LSM programs are called through.
+    pub no_jit: bool,
 }
 
 impl LoadFailure {
@@ -176,7 +180,13 @@ impl LoadFailure {
 
 impl fmt::Display for LoadFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the kernel refuses it: {}", self.errno)
+        write!(f, "the kernel refuses it: {}", self.errno)?;
+        if self.no_jit {
+            f.write_str(
+                ": the kernel has no BPF JIT, without which there are no fentry, fexit, fmod_ret and LSM programs",
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -192,7 +202,7 @@ fn with_log(
         Ok(fd) => return Ok(fd),
         Err(errno) => errno,
     };
-    let mut failure = LoadFailure { errno, log_len: 0, log_true_size: 0, truncated: false };
+    let mut failure = LoadFailure { errno, log_len: 0, log_true_size: 0, truncated: false, no_jit: false };
     for _ in 0..LOG_TRIES {
         let buffer = log.bytes();
         let len = buffer.len();
@@ -277,6 +287,19 @@ pub fn load_program(spec: &ProgramSpec<'_>, insns: &[u8], log: &mut dyn LogBuffe
         },
         log,
     )
+    .map_err(|failure| explained(failure, spec, has_jit))
+}
+
+/// bpf_trampoline_get of a kernel without a JIT finds nothing, which check_attach_btf_id takes for a lack of memory.
+fn explained(failure: LoadFailure, spec: &ProgramSpec<'_>, has_jit: impl Fn() -> bool) -> LoadFailure {
+    let no_jit = failure.errno == Errno::ENOMEM && spec.attach_btf_id != 0 && !has_jit();
+    LoadFailure { no_jit, ..failure }
+}
+
+/// The switch is there on every kernel with a JIT; where there is no /proc, nothing is known.
+fn has_jit() -> bool {
+    let core = Path::new("/proc/sys/net/core");
+    core.join("bpf_jit_enable").exists() || !core.exists()
 }
 
 /// Loads a BTF blob.
@@ -326,6 +349,22 @@ mod tests {
 
     fn spec() -> ProgramSpec<'static> {
         ProgramSpec::new(1)
+    }
+
+    #[test]
+    fn no_memory_for_a_trampoline_is_no_jit() {
+        let (result, _) = load(spec(), &mut &mut [][..], |_, _| Err(Errno::ENOMEM));
+        let failure = result.unwrap_err();
+        assert_eq!(failure.to_string(), "the kernel refuses it: out of memory (ENOMEM)");
+        let tracing = ProgramSpec { attach_btf_id: 7, ..spec() };
+        let said = explained(failure, &tracing, || false).to_string();
+        assert!(
+            said.starts_with("the kernel refuses it: out of memory (ENOMEM): the kernel has no BPF JIT, "),
+            "{said}"
+        );
+        assert!(!explained(failure, &tracing, || true).no_jit);
+        assert!(!explained(failure, &spec(), || false).no_jit);
+        assert!(!explained(LoadFailure { errno: Errno::EINVAL, ..failure }, &tracing, || false).no_jit);
     }
 
     #[test]

@@ -96,6 +96,11 @@ fn store(dst: u8, off: i16, imm: i32) -> Vec<u8> {
     insn(0x62, dst, 0, off, imm)
 }
 
+/// The same of 8 bytes.
+fn store_wide(dst: u8, off: i16, imm: i32) -> Vec<u8> {
+    insn(0x7a, dst, 0, off, imm)
+}
+
 fn helper(number: i32) -> Vec<u8> {
     insn(0x85, 0, 0, 0, number)
 }
@@ -111,18 +116,8 @@ fn load_map(dst: u8, map: BorrowedFd<'_>) -> Vec<u8> {
 
 /// Writes the 8 bytes `value`, then zeros, into a ring buffer, and returns what the helper does.
 fn ring_output(map: BorrowedFd<'_>, value: i32) -> Vec<u8> {
-    [
-        store(10, -8, value),
-        store(10, -4, 0),
-        load_map(1, map),
-        mov_reg(2, 10),
-        add(2, -8),
-        mov(3, 8),
-        mov(4, 0),
-        helper(130),
-        exit(),
-    ]
-    .concat()
+    [store_wide(10, -8, value), load_map(1, map), mov_reg(2, 10), add(2, -8), mov(3, 8), mov(4, 0), helper(130), exit()]
+        .concat()
 }
 
 fn load(prog_type: u32, insns: &[u8]) -> std::os::fd::OwnedFd {
@@ -264,9 +259,10 @@ fn several_rings_behind_one_epoll() {
         std::thread::sleep(Duration::from_millis(50));
         run(writer.as_fd())
     });
+    let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap());
     let mut seen = Vec::new();
     let count = set.poll(Some(Duration::from_secs(10)), |ring, bytes| {
-        seen.push((ring, bytes[0]));
+        seen.push((ring, number(bytes)));
     });
     assert_eq!((count, &seen[..]), (Ok(1), &[(2, 2)][..]));
     assert_eq!(thread.join().unwrap(), 0);
@@ -274,7 +270,7 @@ fn several_rings_behind_one_epoll() {
     run(programs[1].as_fd());
     run(programs[1].as_fd());
     seen.clear();
-    let count = set.consume(|ring, bytes| seen.push((ring, bytes[0])));
+    let count = set.consume(|ring, bytes| seen.push((ring, number(bytes))));
     assert_eq!((count, &seen[..]), (Ok(3), &[(0, 0), (1, 1), (1, 1)][..]));
 }
 

@@ -6,7 +6,7 @@
 // A line of /run.list is a command (words split at spaces, no shell), or
 //     &COMMAND       started, and waited for at the end; its output is printed then, so that it is never mixed up
 //     @info          what this kernel offers a BPF loader, one fact a line
-//     @exec N        N short-lived processes, 50 ms apart (exec, fork and exit events)
+//     @exec N        N short-lived processes, 50 ms apart (exec, fork and exit events; each passes the probes of probes.h)
 //     @exec-until-done   the same, until every background command has ended
 //     @sleep MS      a pause
 //     @cat FILE      the file's bytes
@@ -48,6 +48,8 @@
 
 // Older ones do not bring along what they need of sys/socket.h.
 #include <linux/vm_sockets.h>
+
+#include "probes.h"
 
 enum { MAX_LINE = 1024, MAX_WORDS = 64, MAX_BACKGROUND = 16, GAP_MS = 50 };
 
@@ -186,6 +188,7 @@ static void info(void) {
     struct utsname name;
     uname(&name);
     say("CORELO-INFO release=%s\nCORELO-INFO machine=%s\n", name.release, name.machine);
+    say("CORELO-INFO page_bytes=%ld\n", sysconf(_SC_PAGESIZE));
 
     struct stat btf;
     if (stat("/sys/kernel/btf/vmlinux", &btf) == 0) {
@@ -542,8 +545,10 @@ static void run_list(void) {
 int main(int argc, char **argv) {
     (void)argc;
     // /bin/true is a link to this file.
-    if (getpid() != 1)
+    if (getpid() != 1) {
+        pass_probes();
         return strstr(argv[0], "false") != NULL;
+    }
 
     mkdir("/dev", 0755);
     mount("devtmpfs", "/dev", "devtmpfs", 0, NULL);

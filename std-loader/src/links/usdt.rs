@@ -27,7 +27,8 @@ use elf::abi;
 use elf::endian::AnyEndian;
 
 use super::uprobe::{self, UprobeMulti};
-use super::{Link, LinkError};
+use super::{Link, LinkError, call};
+use crate::files::read_at;
 use crate::symbols::{File, SymbolError};
 use args::Machine;
 use notes::{Note, Notes};
@@ -78,6 +79,12 @@ pub enum UsdtError {
     },
     /// A probe is at an address that holds no code.
     NotCode {
+        /// The address.
+        address: u64,
+    },
+    /// A probe is no 32-bit ARM `nop`, and so in Thumb code: a breakpoint of the kernel's, which is an ARM instruction, would end
+    /// whoever comes there.
+    Thumb {
         /// The address.
         address: u64,
     },
@@ -137,6 +144,10 @@ impl fmt::Display for UsdtError {
                 write!(f, "the file is for ELF machine {machine}, whose static probes cannot be read on this one")
             }
             UsdtError::NotCode { address } => write!(f, "the probe's address {address:#x} holds no code"),
+            UsdtError::Thumb { address } => write!(
+                f,
+                "the probe at {address:#x} is in Thumb code, which this kernel cannot probe: build the program with -marm"
+            ),
             UsdtError::Semaphore { address } => {
                 write!(f, "the probe's semaphore at {address:#x} is in no part of the file that can be written")
             }
@@ -247,6 +258,9 @@ fn find(file: &File, usdt: &Usdt<'_>, support: &Support<'_>) -> Result<Sites, Li
             continue;
         }
         let (offset, counter) = offsets(file, &note)?;
+        if machine == Machine::Arm && !is_arm_nop(read_insn(file, offset)?) {
+            return Err(UsdtError::Thumb { address: note.location }.into());
+        }
         let cookie = match &mut specs {
             None => usdt.cookie,
             Some(specs) => {
@@ -258,6 +272,18 @@ fn find(file: &File, usdt: &Usdt<'_>, support: &Support<'_>) -> Result<Sites, Li
         sites.push(offset, counter, cookie, note.location)?;
     }
     if sites.offsets().is_empty() { Err(UsdtError::Missing.into()) } else { Ok(sites) }
+}
+
+fn read_insn(file: &File, offset: u64) -> Result<[u8; 4], LinkError> {
+    let mut insn = [0; 4];
+    read_at(file.fd(), &mut insn, offset).map_err(call("pread"))?;
+    Ok(insn)
+}
+
+/// Whether a probe's instruction is the `nop` of 32-bit ARM: the hint, or `mov r0, r0` where there is none (before ARMv6K).
+/// Nothing else tells ARM code from Thumb in a stripped file, and as Thumb neither is something that a probe would have.
+fn is_arm_nop(insn: [u8; 4]) -> bool {
+    matches!(u32::from_le_bytes(insn), 0xe320_f000 | 0xe1a0_0000)
 }
 
 /// The file offsets of a place and its semaphore (0 for none).

@@ -8,7 +8,10 @@ use crate::output::text;
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 
+#[cfg(target_endian = "little")]
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../bpf/exec_monitor.bpf.o"));
+#[cfg(target_endian = "big")]
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../bpf/exec_monitor-eb.bpf.o"));
 
 /// The bytes of the object.
 pub(crate) fn object() -> &'static [u8] {

@@ -14,4 +14,8 @@ pub mod budget;
 pub mod event;
 
 /// The exec and exit monitor of targets/agent, compiled. Aligned for nothing: core reads it byte by byte.
+#[cfg(target_endian = "little")]
 pub static OBJECT: &[u8] = include_bytes!("../../agent/bpf/exec_monitor.bpf.o");
+/// The exec and exit monitor of targets/agent, compiled for a big-endian machine.
+#[cfg(target_endian = "big")]
+pub static OBJECT: &[u8] = include_bytes!("../../agent/bpf/exec_monitor-eb.bpf.o");

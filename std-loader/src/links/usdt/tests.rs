@@ -10,6 +10,24 @@ fn sections() {
     }
 }
 
+#[test]
+fn thumb_is_told_from_arm() {
+    // As assemblers have them: nop for ARMv7 and ARMv4T; Thumb's with one and with `mov r8, r8` behind it, nop.w, and that of v4T.
+    let rows = [
+        ([0x00, 0xf0, 0x20, 0xe3], true),
+        ([0x00, 0x00, 0xa0, 0xe1], true),
+        ([0x00, 0xbf, 0x00, 0xbf], false),
+        ([0x00, 0xbf, 0xc0, 0x46], false),
+        ([0xaf, 0xf3, 0x00, 0x80], false),
+        ([0xc0, 0x46, 0xc0, 0x46], false),
+    ];
+    for (insn, is_arm) in rows {
+        assert_eq!(is_arm_nop(insn), is_arm, "{insn:x?}");
+    }
+    let said = UsdtError::Thumb { address: 0x105ec }.to_string();
+    assert_eq!(said.split(',').next(), Some("the probe at 0x105ec is in Thumb code"));
+}
+
 /// Kernels of other ages than the running one, which is asked for all that they had.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod older_kernels {
