@@ -15,5 +15,9 @@ pub const MAX_CHAIN: u32 = 32;
 /// its own kind doubles the work at each level.
 pub const MAX_COMPARISONS: u32 = 1 << 16;
 
+/// Type pairs that all comparisons for one object and one BTF may visit together: each relocation is compared with each
+/// candidate of its name, and a hostile object has thousands of the one and meets thousands of the other.
+pub const MAX_ALL_COMPARISONS: u32 = 1 << 24;
+
 /// Instructions of one program after linking (kernel: `BPF_COMPLEXITY_LIMIT_INSNS`).
 pub const MAX_PROGRAM_INSNS: u32 = 1_000_000;

@@ -16,6 +16,7 @@
 //! | [`elf_reader`] | sections and symbols of an object |
 //! | [`corpus`] | real BTF, real objects, libbpf's recorded answers |
 //! | [`fixtures`] | our own compiled objects |
+//! | [`random`] | random types, targets and relocations |
 //! | [`libbpf`] | libbpf itself (feature `libbpf`) |
 //! | [`kernel`] | root, bpf(2), descriptors, bpftool |
 
@@ -33,3 +34,4 @@ pub mod kernel;
 pub mod libbpf;
 pub mod numbers;
 pub mod object_builder;
+pub mod random;

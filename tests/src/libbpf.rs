@@ -185,13 +185,15 @@ fn take_log() -> String {
 
 /// libbpf's numbers: an errno, or one of its own from 4000 on.
 fn error_text(errno: i32) -> String {
+    // libbpf hands a size of 2^31 bytes on as an error.
+    let errno = errno.saturating_abs();
     let mut buf: [c_char; 256] = [0; 256];
     // SAFETY: the buffer has the size that is passed, and libbpf ends what it writes with a NUL.
     let text = unsafe {
-        sys::libbpf_strerror(errno.abs(), buf.as_mut_ptr(), buf.len() as _);
+        sys::libbpf_strerror(errno, buf.as_mut_ptr(), buf.len() as _);
         owned(buf.as_ptr())
     };
-    format!("{text} ({})", errno.abs())
+    format!("{text} ({errno})")
 }
 
 /// # Safety

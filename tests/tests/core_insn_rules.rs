@@ -72,6 +72,15 @@ fn target_u32_at_8(btf: &mut BtfBuilder) {
     btf.struct_("s", 12, &[Member::at("f", ty, 8)]);
 }
 
+/// A typedef of prototypes that each take the one before.
+fn prototypes(btf: &mut BtfBuilder, levels: u32) -> u32 {
+    let mut ty = int(btf);
+    for _ in 0..levels {
+        ty = btf.func_proto(0, &[("f", ty)]);
+    }
+    btf.typedef("s", ty)
+}
+
 fn case(name: &'static str, insn: Insn, kind: u32, wanted: Wanted) -> Case {
     Case {
         name,
@@ -204,6 +213,23 @@ fn cases() -> Vec<Case> {
         Case { target: |b| { b.fwd("s", false); }, ..case("a forward declaration does not exist as a struct", Insn::mov64_imm(1, 1), TYPE_EXISTS, insns(&[Insn::mov64_imm(1, 0)])) },
         Case { target: |b| { b.fwd("s", false); }, ..case("nor has it a size", Insn::mov64_imm(1, 4), TYPE_SIZE, insns(&[Insn::mov64_imm(1, 0)])) },
         Case { target: |b| { b.fwd("s", false); }, ..case("nor does it match", Insn::mov64_imm(1, 1), TYPE_MATCHES, insns(&[Insn::mov64_imm(1, 0)])) },
+        // A candidate that cannot be judged is not left out as one that does not match is: what it would give is not known.
+        Case { local: |b| { let t = uint(b, 4); b.typedef("s", t) }, access: "0", target: |b| { let t = uint(b, 4); b.typedef("s", t); b.typedef("s", 0); },
+            ..case("a second candidate that has no size", ldx(Width::W, 0), BYTE_OFFSET, Wanted::Undecided) },
+        Case { target: |b| { let t = uint(b, 8); b.struct_("s", 16, &[Member::bits("f", t, 62, 5)]); target_u32_at_8(b); },
+            ..case("a first candidate whose bitfield is over 8 bytes", Insn::mov64_imm(1, 4), BYTE_SIZE, Wanted::Undecided) },
+        Case { local: |b| prototypes(b, 32), target: |b| _ = prototypes(b, 32),
+            ..case("prototypes in prototypes, 32 levels", Insn::mov64_imm(1, 1), TYPE_EXISTS, insns(&[Insn::mov64_imm(1, 1)])) },
+        Case { local: |b| prototypes(b, 33), target: |b| _ = prototypes(b, 33),
+            ..case("prototypes in prototypes, 33 levels", Insn::mov64_imm(1, 1), TYPE_EXISTS, Wanted::Undecided) },
+        // Types that no compiler makes.
+        Case { target: |b| { let (t, f) = (uint(b, 4), b.float("float", 4)); let inner = b.struct_("", 16, &[Member::at("f", f, 8)]);
+                b.struct_("s", 24, &[Member::at("", inner, 0), Member::at("f", t, 16)]); },
+            libbpf_differs: Some("libbpf keeps the offset of the first member, and ends with 24"),
+            ..case("a name twice, first of a type that does not go with it", ldx(Width::W, 0), BYTE_OFFSET, insns(&[ldx(Width::W, 16)])) },
+        Case { local: |b| b.struct_("s", 1 << 31, &[]), access: "0", target: |b| _ = b.struct_("s", 1 << 31, &[]), insns: Insn::ld_imm64(2, 0, 1 << 31).to_vec(),
+            libbpf_differs: Some("libbpf takes a size of 2^31 for a negative error"),
+            ..case("the size of a type of 2^31 bytes", Insn::exit(), BYTE_SIZE, insns(&Insn::ld_imm64(2, 0, 1 << 31))) },
         // matches: behind a pointer a forward declaration serves.
         Case {
             local: |b| { let t = int(b); let inner = b.struct_("inner", 4, &[Member::at("x", t, 0)]); let p = b.ptr(inner); b.struct_("s", 8, &[Member::at("p", p, 0)]) },

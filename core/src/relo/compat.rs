@@ -33,8 +33,9 @@ impl<'l, 't> Pair<'l, 't> {
     }
 
     fn spend_many(&mut self, pairs: u32) -> Result<(), CompareError> {
-        self.left = self.left.checked_sub(pairs).ok_or(CompareError::TooComplex)?;
-        Ok(())
+        let left = self.left.checked_sub(pairs);
+        self.left = left.unwrap_or(0);
+        left.map(|_| ()).ok_or(CompareError::TooComplex)
     }
 
     /// Counts `count` names of `byte_len` bytes that are looked at beside the types: they weigh little, but a hostile
@@ -125,9 +126,6 @@ fn shapes_agree(
     mut target_id: TypeId,
     level: u32,
 ) -> Result<bool, CompareError> {
-    if level == 0 {
-        return Err(CompareError::TooDeep);
-    }
     for _ in 0..MAX_TYPE_DEPTH {
         pair.spend()?;
         let (local, target) = pair.skip_modifiers(local_id, target_id)?;
@@ -147,6 +145,9 @@ fn shapes_agree(
                     return Ok(false);
                 }
                 for (local_param, target_param) in local.params().zip(target.params()) {
+                    if level == 0 {
+                        return Err(CompareError::TooDeep);
+                    }
                     if !shapes_agree(pair, local_param.type_id, target_param.type_id, level.saturating_sub(1))? {
                         return Ok(false);
                     }

@@ -14,10 +14,11 @@ use super::spec::{AccessSpec, Accessor};
 use super::spec_match::spec_match;
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::btf::ext::{BtfExt, CoreRelo, ReloKind};
-use crate::btf::lookup::{Answers, Prefix, Query};
+use crate::btf::lookup::{Answers, Candidate, Prefix, Query};
 use crate::btf::{TypeId, Types};
 use crate::bytes::Endian;
-use crate::numbers::{high_u32, low_u8, low_u32};
+use crate::limits::{MAX_ALL_COMPARISONS, MAX_COMPARISONS};
+use crate::numbers::{high_u32, low_u8, low_u32, to_u32};
 
 /// What was decided of a relocation.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -239,6 +240,11 @@ impl Decision {
         }
     }
 
+    fn set_fault(&mut self, candidate: TypeId, fault: TargetFault) {
+        self.set_ids(STATE_FAULT, candidate, TypeId::VOID);
+        self.fault = fault.number();
+    }
+
     fn set_ids(&mut self, state: u8, first: TypeId, second: TypeId) {
         self.state = state;
         self.target_value = u64::from(first.0) | (u64::from(second.0) << 32);
@@ -390,7 +396,7 @@ impl<'buf> Deciding<'buf> {
 
     /// Judges all root types that have candidates in vmlinux; the others stay undecided.
     pub fn resolve(&mut self, local: &Types<'_>, answers: &Answers<'_>) {
-        let judge = Judge { local, target: answers.types(), btf: VMLINUX, endian: self.endian };
+        let mut judge = Judge::new(local, answers.types(), VMLINUX, self.endian, MAX_ALL_COMPARISONS);
         for run in self.list.chunk_by_mut(|one, next| one.root == next.root) {
             let candidates = run.first().map_or(&[][..], |decision| answers.of(decision.root));
             let most = match candidates {
@@ -403,6 +409,7 @@ impl<'buf> Deciding<'buf> {
                     judge.merge(run, candidate.id);
                 }
             }
+            judge.give_up(run, candidates);
             run.iter_mut().for_each(Decision::settle);
         }
     }
@@ -410,7 +417,7 @@ impl<'buf> Deciding<'buf> {
     /// First of two looks at a module, for root types that vmlinux has no candidate for: how many relocations its
     /// candidates match. Every module is looked at before [`Deciding::resolve_module`] is called for any.
     pub fn weigh_module(&mut self, local: &Types<'_>, answers: &Answers<'_>, module: u16) {
-        let judge = Judge { local, target: answers.types(), btf: module, endian: self.endian };
+        let mut judge = Judge::new(local, answers.types(), module, self.endian, MAX_ALL_COMPARISONS);
         for run in self.list.chunk_by_mut(|one, next| one.root == next.root) {
             let candidates = run.first().map_or(&[][..], |decision| answers.of(decision.root));
             let most = candidates.iter().map(|candidate| judge.count(run, candidate.id)).max().unwrap_or(0);
@@ -422,14 +429,16 @@ impl<'buf> Deciding<'buf> {
 
     /// Second look at a module: the values that its chosen candidates give.
     pub fn resolve_module(&mut self, local: &Types<'_>, answers: &Answers<'_>, module: u16) {
-        let judge = Judge { local, target: answers.types(), btf: module, endian: self.endian };
+        let mut judge = Judge::new(local, answers.types(), module, self.endian, MAX_ALL_COMPARISONS);
         for run in self.list.chunk_by_mut(|one, next| one.root == next.root) {
             let Some((root, most)) = run.first().map(|first| (first.root, first.most_matches)) else { continue };
-            for candidate in answers.of(root) {
+            let candidates = answers.of(root);
+            for candidate in candidates {
                 if judge.count(run, candidate.id) == most {
                     judge.merge(run, candidate.id);
                 }
             }
+            judge.give_up(run, candidates);
         }
     }
 
@@ -461,24 +470,26 @@ impl<'buf> Deciding<'buf> {
     }
 }
 
-/// Of the candidates for one root type, those that count: the ones that match the most of its relocations, or where
-/// none matches any, those that cannot be judged. `run` are its relocations, undecided.
+/// Of the candidates for one root type, those that count: the ones that match the most of its relocations, or that
+/// cannot be judged for as many. `run` are its relocations, undecided; `left` is how many pairs of types may still be
+/// compared, for all root types together.
 pub(crate) fn choose(
     local: &Types<'_>,
     target: &Types<'_>,
     endian: Endian,
     run: &[Decision],
     candidates: impl Iterator<Item = TypeId> + Clone,
+    left: &mut u32,
     mut each: impl FnMut(TypeId) -> Result<(), ArenaFull>,
 ) -> Result<(), ArenaFull> {
-    let judge = Judge { local, target, btf: VMLINUX, endian };
+    let mut judge = Judge::new(local, target, VMLINUX, endian, *left);
     let most = candidates.clone().map(|candidate| judge.count(run, candidate)).max().unwrap_or(0);
     for candidate in candidates {
-        let is_chosen = if most > 0 { judge.count(run, candidate) == most } else { judge.is_at_fault(run, candidate) };
-        if is_chosen {
+        if most > 0 && judge.count(run, candidate) == most {
             each(candidate)?;
         }
     }
+    *left = judge.left();
     Ok(())
 }
 
@@ -559,59 +570,75 @@ fn decide_alone(local: &Types<'_>, decision: &mut Decision, endian: Endian) {
 
 /// Compares the relocations of one root type with its candidates in one BTF.
 struct Judge<'j> {
-    local: &'j Types<'j>,
-    target: &'j Types<'j>,
+    /// The comparison that is going on, or was the last.
+    pair: Pair<'j, 'j>,
+    /// What it was allowed, in pairs of types.
+    allowed: u32,
+    /// What was left for it and all that follow.
+    left: u32,
     /// The number of the target BTF.
     btf: u16,
     endian: Endian,
 }
 
-impl Judge<'_> {
-    /// How many relocations a candidate matches.
-    fn count(&self, run: &[Decision], candidate: TypeId) -> u32 {
+impl<'j> Judge<'j> {
+    fn new(local: &'j Types<'j>, target: &'j Types<'j>, btf: u16, endian: Endian, left: u32) -> Self {
+        let pair = Pair::new(local, target);
+        Self { allowed: pair.left, pair, left, btf, endian }
+    }
+
+    /// How many pairs of types may still be compared.
+    fn left(&self) -> u32 {
+        self.left.saturating_sub(self.allowed.saturating_sub(self.pair.left))
+    }
+
+    /// Where too much was to be compared, nothing that was found of these relocations counts: other candidates might
+    /// have differed.
+    fn give_up(&self, run: &mut [Decision], candidates: &[Candidate]) {
+        let Some(candidate) = candidates.first().filter(|_| self.left() == 0) else { return };
+        for decision in run.iter_mut().filter(|decision| decision.state == STATE_PENDING) {
+            decision.set_fault(candidate.id, TargetFault::TooComplex);
+        }
+    }
+
+    /// How many relocations a candidate matches or cannot be judged for: a fault is no reason to drop it, and ends the
+    /// relocation, as in libbpf (`bpf_core_calc_relo_insn`).
+    fn count(&mut self, run: &[Decision], candidate: TypeId) -> u32 {
         let mut count = 0u32;
         for decision in run.iter().filter(|decision| decision.state == STATE_PENDING) {
-            let Ok((spec, value)) = local_value(self.local, decision, self.endian) else { continue };
-            if matches!(self.evaluate(&spec, &value, candidate), Ok(Some(_))) {
+            if !matches!(self.evaluate(decision, candidate), Ok(None)) {
                 count = count.saturating_add(decision.uses);
             }
         }
         count
     }
 
-    /// Whether a candidate cannot be judged for some relocation.
-    fn is_at_fault(&self, run: &[Decision], candidate: TypeId) -> bool {
-        run.iter().filter(|decision| decision.state == STATE_PENDING).any(|decision| {
-            local_value(self.local, decision, self.endian)
-                .is_ok_and(|(spec, value)| self.evaluate(&spec, &value, candidate).is_err())
-        })
-    }
-
     /// Takes a chosen candidate into account.
-    fn merge(&self, run: &mut [Decision], candidate: TypeId) {
+    fn merge(&mut self, run: &mut [Decision], candidate: TypeId) {
         for decision in run.iter_mut().filter(|decision| decision.state == STATE_PENDING) {
-            let Ok((spec, value)) = local_value(self.local, decision, self.endian) else { continue };
-            match self.evaluate(&spec, &value, candidate) {
+            match self.evaluate(decision, candidate) {
                 Ok(outcome) => decision.merge(candidate, outcome, self.btf),
-                Err(fault) => {
-                    decision.set_ids(STATE_FAULT, candidate, TypeId::VOID);
-                    decision.fault = fault.number();
-                }
+                Err(fault) => decision.set_fault(candidate, fault),
             }
         }
     }
 
     /// What candidate `id` gives; `None` where it does not match.
-    fn evaluate(
-        &self,
-        spec: &AccessSpec<'_>,
-        local_value: &Value<'_>,
-        id: TypeId,
-    ) -> Result<Option<Outcome>, TargetFault> {
-        let mut pair = Pair::new(self.local, self.target);
-        let Some(path) = spec_match(&mut pair, spec, id)? else { return Ok(None) };
+    fn evaluate(&mut self, decision: &Decision, id: TypeId) -> Result<Option<Outcome>, TargetFault> {
+        self.left = self.left();
+        self.allowed = self.left.min(MAX_COMPARISONS);
+        self.pair.left = self.allowed;
+        if self.allowed == 0 {
+            return Err(TargetFault::TooComplex);
+        }
+        // Undecided ones have a local value.
+        let local_side = local_value(self.pair.local, decision, self.endian);
+        let Ok((spec, local_value)) = &local_side else { return Ok(None) };
+        // The steps of the access were followed through the local types.
+        self.pair.left = self.allowed.saturating_sub(to_u32(spec.accessors.len()));
+        let Some(path) = spec_match(&mut self.pair, spec, id)? else { return Ok(None) };
         let end = End { root: path.root, last: path.last, bit_offset: path.bit_offset };
-        let target_value = calc::value(self.target, spec.kind, &end, self.endian)?;
+        let target_value = calc::value(self.pair.target, spec.kind, &end, self.endian)?;
         let (local, target) = (local_value.access, target_value.access);
         Ok(Some(Outcome {
             bit_offset: path.bit_offset,

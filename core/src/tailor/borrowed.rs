@@ -1,5 +1,6 @@
 //! A minimal BTF out of a borrowed one.
 
+use core::cell::Cell;
 use core::fmt;
 
 use super::emit::{Emit, HEADER, PLACEHOLDER, is_written, names_of};
@@ -10,6 +11,7 @@ use crate::arena::{Arena, ArenaFull, Part};
 use crate::btf::lookup::{Candidate, LONG_NAMES, Questions};
 use crate::btf::{Btf, BtfError, DEFAULT_STRIDE, Kind, Type, TypeId, Types};
 use crate::bytes::Endian;
+use crate::limits::MAX_ALL_COMPARISONS;
 use crate::numbers::{low_u8, to_usize};
 use crate::relo::resolve::choose;
 
@@ -25,6 +27,8 @@ pub enum TailorError {
         /// The object's number.
         object: usize,
     },
+    /// More pairs of types would have to be compared than are compared for one object.
+    TooComplex,
     /// The arena is too small.
     Arena(ArenaFull),
 }
@@ -34,10 +38,14 @@ impl fmt::Display for TailorError {
         match self {
             Self::Btf(error) => error.fmt(f),
             Self::ByteOrder { object } => write!(f, "object {object} and kernel BTF have different byte orders"),
+            Self::TooComplex => f.write_str(TOO_COMPLEX),
             Self::Arena(full) => full.fmt(f),
         }
     }
 }
+
+/// What both errors say.
+pub(super) const TOO_COMPLEX: &str = "types are too complex to compare, or too many";
 
 impl core::error::Error for TailorError {}
 
@@ -184,28 +192,32 @@ fn mark_object<'t>(
         [] => of(in_module, owner),
         found => found,
     };
+    let (mut left, walks_left) = (MAX_ALL_COMPARISONS, Cell::new(MAX_ALL_COMPARISONS));
     for (root, run) in needs.runs() {
         let candidates = answers(root.0).iter().map(|candidate| candidate.id);
         if !is_second_look {
             let Some(local) = needs.local else { continue };
-            choose(local, types, needs.endian, run, candidates, |id| {
+            choose(local, types, needs.endian, run, candidates, &mut left, |id| {
                 marks.kept.both().1.set(id.0, CHOSEN)?;
-                Walk::decisions(marks, needs, run, id)
+                Walk::decisions(marks, needs, run, id, &walks_left)
             })?;
             continue;
         }
         for id in candidates {
             if find(marks.kept.pairs(), id.0).is_some_and(|pair| pair.value & CHOSEN != 0) {
-                Walk::decisions(marks, needs, run, id)?;
+                Walk::decisions(marks, needs, run, id, &walks_left)?;
             }
         }
     }
     if !is_second_look {
         for query in needs.others() {
             for candidate in answers(query.owner()) {
-                Walk::answer(marks, query, candidate.id)?;
+                Walk::answer(marks, query, candidate.id, &walks_left)?;
             }
         }
+    }
+    if left == 0 || walks_left.get() == 0 {
+        return Err(TailorError::TooComplex);
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::borrowed::TailorError;
+use super::borrowed::{TOO_COMPLEX, TailorError};
 use super::source::{MAX_PASSES, MIN_WINDOW};
 use crate::arena::ArenaFull;
 use crate::btf::BtfError;
@@ -27,6 +27,8 @@ pub enum StreamError<E> {
     Window,
     /// More than [`MAX_PASSES`] would be needed: types nest too deep.
     Passes,
+    /// More pairs of types would have to be compared than are compared for one object.
+    TooComplex,
     /// The arena is too small.
     Arena(ArenaFull),
 }
@@ -40,6 +42,7 @@ impl<E: fmt::Display> fmt::Display for StreamError<E> {
             Self::ByteOrder => f.write_str("object and kernel BTF have different byte orders"),
             Self::Window => write!(f, "window is smaller than {MIN_WINDOW} bytes"),
             Self::Passes => write!(f, "kernel BTF would have to be read more than {MAX_PASSES} times"),
+            Self::TooComplex => f.write_str(TOO_COMPLEX),
             Self::Arena(full) => full.fmt(f),
         }
     }
@@ -67,6 +70,7 @@ impl<E> From<TailorError> for StreamError<E> {
         match error {
             TailorError::Btf(error) => error.into(),
             TailorError::ByteOrder { .. } => Self::ByteOrder,
+            TailorError::TooComplex => Self::TooComplex,
             TailorError::Arena(full) => Self::Arena(full),
         }
     }

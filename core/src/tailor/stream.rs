@@ -14,6 +14,8 @@
 //! A name must start where a string starts, as in every BTF that pahole, libbpf or a compiler writes; names of more bytes
 //! than the window are not looked at.
 
+use core::cell::Cell;
+
 use super::borrowed::take_to_front;
 use super::emit::{Emit, HEADER, PLACEHOLDER, is_written, names_of};
 use super::error::StreamError;
@@ -28,6 +30,7 @@ use crate::btf::lookup::{FNV_BASIS, FirstBytes, LONG_NAMES, hash};
 use crate::btf::strings::essential;
 use crate::btf::{Btf, BtfError, FIXED, Info, Kind, Type, TypeId};
 use crate::bytes::{Bytes, Endian, u32_bytes};
+use crate::limits::MAX_ALL_COMPARISONS;
 use crate::numbers::to_u64;
 use crate::relo::spec::AccessSpec;
 
@@ -180,11 +183,14 @@ struct Job<'n> {
     blob: Blob,
     /// The id after the last one.
     end_id: u32,
+    /// How many pairs of types may still be compared.
+    left: Cell<u32>,
 }
 
 impl<'n> Job<'n> {
     fn new<S: Source>(reader: &mut Reader<'_, S>, needs: Needs<'n>) -> Result<Self, StreamError<S::Error>> {
-        Ok(Self { needs, blob: Blob::open(reader, needs.endian)?, end_id: 1 })
+        let left = Cell::new(MAX_ALL_COMPARISONS);
+        Ok(Self { needs, blob: Blob::open(reader, needs.endian)?, end_id: 1, left })
     }
 
     fn run<S: Source>(
@@ -226,6 +232,9 @@ impl<'n> Job<'n> {
             let (log, entries) = records.both();
             let mut graph = Resident { log, entries, known, endian: self.blob.extents.endian };
             self.walk(&mut graph)?;
+            if self.left.get() == 0 {
+                return Err(StreamError::TooComplex);
+            }
             if !records.pairs().iter().any(|&pair| place(pair) == PENDING) {
                 break;
             }
@@ -305,8 +314,8 @@ impl<'n> Job<'n> {
                     continue;
                 }
                 match self.needs.decisions_of(query.owner()) {
-                    [] => Walk::answer(graph, query, ty.id())?,
-                    run => Walk::decisions(graph, self.needs, run, ty.id())?,
+                    [] => Walk::answer(graph, query, ty.id(), &self.left)?,
+                    run => Walk::decisions(graph, self.needs, run, ty.id(), &self.left)?,
                 }
             }
         }

@@ -4,6 +4,8 @@
 //! kept without need does no harm. They do not judge. Where a type is not there yet ([`Graph::get`] gives `None`) they go
 //! on elsewhere; whoever fetches types walks again when it has more.
 
+use core::cell::Cell;
+
 use super::needs::{Needs, is_open};
 use crate::arena::ArenaFull;
 use crate::btf::ext::ReloKind;
@@ -32,28 +34,41 @@ pub(super) trait Graph<'t> {
 pub(super) struct Walk<'g, G> {
     graph: &'g mut G,
     left: u32,
+    /// The same for all walks together.
+    all_left: &'g Cell<u32>,
 }
 
 type Noted = Result<(), ArenaFull>;
 
 impl<'g, 't, G: Graph<'t>> Walk<'g, G> {
-    pub(super) fn new(graph: &'g mut G) -> Self {
-        Self { graph, left: MAX_COMPARISONS }
+    pub(super) fn new(graph: &'g mut G, all_left: &'g Cell<u32>) -> Self {
+        Self { graph, left: MAX_COMPARISONS, all_left }
     }
 
-    /// Notes what deciding `run`, the relocations of one root type, looks at in a candidate.
-    pub(super) fn decisions(graph: &'g mut G, needs: Needs<'_>, run: &[Decision], candidate: TypeId) -> Noted {
+    /// Notes what deciding `run`, the relocations of one root type, looks at in a candidate. Where nothing is left of
+    /// `all_left` afterwards, not all of it is noted.
+    pub(super) fn decisions(
+        graph: &'g mut G,
+        needs: Needs<'_>,
+        run: &[Decision],
+        candidate: TypeId,
+        all_left: &'g Cell<u32>,
+    ) -> Noted {
         let Some(local) = needs.local else { return Ok(()) };
         for decision in run.iter().filter(|decision| is_open(decision)) {
+            let mut walk = Walk::new(graph, all_left);
+            if !walk.spend() {
+                return Ok(());
+            }
             let Ok(spec) = AccessSpec::parse(local, &decision.record()) else { continue };
-            Walk::new(graph).spec(local, &spec, candidate)?;
+            walk.spec(local, &spec, candidate)?;
         }
         Ok(())
     }
 
     /// Notes what a query that is not about a root type needs of its answer.
-    pub(super) fn answer(graph: &'g mut G, _query: &Query, id: TypeId) -> Noted {
-        let mut walk = Walk::new(graph);
+    pub(super) fn answer(graph: &'g mut G, _query: &Query, id: TypeId, all_left: &'g Cell<u32>) -> Noted {
+        let mut walk = Walk::new(graph, all_left);
         let Some(ty) = walk.graph.get(id)? else { return Ok(()) };
         if !ty.kind().is_composite() {
             return walk.shape(id, MAX_TYPE_DEPTH);
@@ -183,14 +198,14 @@ impl<'g, 't, G: Graph<'t>> Walk<'g, G> {
     fn shape(&mut self, id: TypeId, level: u32) -> Noted {
         let mut at = id;
         for _ in 0..=2 * MAX_TYPE_DEPTH {
-            if level == 0 || !self.spend() {
+            if !self.spend() {
                 return Ok(());
             }
             let Some(ty) = self.chain(at)? else { return Ok(()) };
             at = match ty.kind() {
                 Kind::Ptr | Kind::Func | Kind::Var => ty.type_id(),
                 Kind::FuncProto => {
-                    for param in ty.params() {
+                    for param in ty.params().take_while(|_| level > 0) {
                         self.shape(param.type_id, level.saturating_sub(1))?;
                     }
                     ty.type_id()
@@ -262,8 +277,9 @@ impl<'g, 't, G: Graph<'t>> Walk<'g, G> {
     }
 
     fn spend(&mut self) -> bool {
-        let left = self.left.checked_sub(1);
+        let (left, all_left) = (self.left.checked_sub(1), self.all_left.get().checked_sub(1));
         self.left = left.unwrap_or(0);
-        left.is_some()
+        self.all_left.set(all_left.unwrap_or(0));
+        left.is_some() && all_left.is_some()
     }
 }
