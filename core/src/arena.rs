@@ -221,7 +221,9 @@ impl<'buf> Arena<'buf> {
         let (taken, free) = mem::take(&mut self.free).split_at_mut(wanted);
         self.free = free;
         self.note();
-        <[T]>::mut_from_prefix_with_elems(taken, len).map(|(items, _)| items).map_err(|_| full)
+        // In a buffer too small for the mark not even no items are to be had: their place has no alignment.
+        let no_mark = ArenaFull { wanted: ALIGN, left, part: Part::HighWater };
+        <[T]>::mut_from_prefix_with_elems(taken, len).map(|(items, _)| items).map_err(|_| no_mark)
     }
 
     /// A copy of `items`.
@@ -394,6 +396,10 @@ mod tests {
             let mut buffer = [0u8; ALIGN];
             let mut arena = Arena::new(buffer.get_mut(..len).unwrap());
             assert!(arena.slice::<u8>(1, Part::Log).is_err());
+            // What is wanted is more than there is, also for nothing.
+            let wanted = ArenaFull { wanted: ALIGN, left: 0, part: Part::HighWater };
+            assert_eq!(arena.slice::<u64>(0, Part::Log), Err(wanted));
+            assert_eq!(arena.grow::<u64>(Part::Log).finish(), Err(wanted));
         }
     }
 }

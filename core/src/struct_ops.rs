@@ -6,8 +6,9 @@
 
 use core::fmt;
 
-use crate::btf::{BtfError, Kind, Member, TypeId, Types};
+use crate::btf::{BtfError, Kind, Member, Type, TypeId, Types};
 use crate::numbers::to_usize;
+use crate::object::elf::{Rel, Rels};
 use crate::object::{Declared, Map, MapOrigin, Object, ObjectError, rels_of};
 
 /// Why a struct_ops table does not fit the kernel. Members are numbered in the object's struct.
@@ -142,11 +143,22 @@ impl<'t> Tables<'t> {
     }
 
     /// The program that a table has at byte `offset` of its struct.
-    fn program_at(&self, map: &Map, offset: u32) -> Result<Option<usize>, StructOpsError> {
+    fn program_at(
+        &self,
+        rels: Rels<'_>,
+        is_sorted: bool,
+        map: &Map,
+        offset: u32,
+    ) -> Result<Option<usize>, StructOpsError> {
         let place = map.section_offset().saturating_add(u64::from(offset));
-        let Some(rel) = rels_of(self.object, map.section())?.iter().find(|rel| rel.offset == place) else {
-            return Ok(None);
-        };
+        let first = if is_sorted { rels.lower_bound(place) } else { 0 };
+        let mut after = (first..rels.len()).map_while(|number| rels.get(number));
+        let rel = after.find(|rel| is_sorted || rel.offset == place).filter(|rel| rel.offset == place);
+        rel.map(|rel| self.program(rel)).transpose()
+    }
+
+    /// The program that an entry of a table's relocations names.
+    fn program(&self, rel: Rel) -> Result<usize, StructOpsError> {
         let symbol = self.object.elf().symbol(rel.symbol)?;
         let function = symbol.section.and_then(|section| self.declared.function_of(section, symbol.value));
         let is_ours = |&number: &usize| {
@@ -158,7 +170,25 @@ impl<'t> Tables<'t> {
             })
         };
         let bad = StructOpsError::BadPointer { symbol: rel.symbol, offset: rel.offset };
-        function.filter(is_ours).map(Some).ok_or(bad)
+        function.filter(is_ours).ok_or(bad)
+    }
+
+    /// The member of the kernel's struct that has this name, and its number.
+    fn counterpart(&self, target: &Type<'_>, name: &[u8]) -> Option<(u32, Member)> {
+        (0u32..).zip(target.members()).find(|(_, other)| self.kernel.string_is(other.name_off, name))
+    }
+
+    /// The kind that a member and its counterpart must have in common.
+    fn kind_of_both(&self, number: u32, member: &Member, other: &Member) -> Result<Kind, StructOpsError> {
+        if member.bitfield_size != 0 || other.bitfield_size != 0 {
+            return Err(StructOpsError::Bitfield { member: number });
+        }
+        let kind = self.local.skip_modifiers(member.type_id)?.kind();
+        if kind == self.kernel.skip_modifiers(other.type_id)?.kind() {
+            Ok(kind)
+        } else {
+            Err(StructOpsError::OtherKind { member: number })
+        }
     }
 
     /// Calls `each` with the number of every member of the kernel's struct that the table sets, where it is in that
@@ -170,6 +200,8 @@ impl<'t> Tables<'t> {
         mut each: impl FnMut(u32, u32, Content<'_>) -> Result<(), StructOpsError>,
     ) -> Result<(), StructOpsError> {
         let data = map.initial_data(self.object);
+        let rels = rels_of(self.object, map.section())?;
+        let is_sorted = rels.is_sorted();
         let local = self.local.get(map.definition())?;
         let target = self.kernel.get(ops.type_id)?;
         for (number, member) in (0u32..).zip(local.members()) {
@@ -178,24 +210,15 @@ impl<'t> Tables<'t> {
             let start = to_usize(byte_offset);
             // A section of zeros only may be left out of the file.
             let bytes = data.get(start..start.saturating_add(to_usize(local_size))).unwrap_or(&[]);
-            let program = self.program_at(map, byte_offset)?;
+            let program = self.program_at(rels, is_sorted, map, byte_offset)?;
             let name = self.local.string(member.name_off)?;
-            let found = (0u32..).zip(target.members()).find(|(_, other)| self.kernel.string_is(other.name_off, name));
-            let Some((target_number, other)) = found else {
+            let Some((target_number, other)) = self.counterpart(&target, name) else {
                 if bytes.iter().any(|&byte| byte != 0) {
                     return Err(StructOpsError::NoMember { member: number });
                 }
                 continue;
             };
-            if member.bitfield_size != 0 || other.bitfield_size != 0 {
-                return Err(StructOpsError::Bitfield { member: number });
-            }
-            let (ty, other_ty) =
-                (self.local.skip_modifiers(member.type_id)?, self.kernel.skip_modifiers(other.type_id)?);
-            if ty.kind() != other_ty.kind() {
-                return Err(StructOpsError::OtherKind { member: number });
-            }
-            let content = if ty.kind() == Kind::Ptr {
+            let content = if self.kind_of_both(number, &member, &other)? == Kind::Ptr {
                 program.map_or(Content::None, Content::Program)
             } else {
                 let target_size = self.kernel.byte_size(other.type_id)?;
@@ -241,24 +264,63 @@ impl<'t> Tables<'t> {
         describe: impl Fn(usize) -> Result<StructOps, StructOpsError>,
     ) -> Result<Option<(TypeId, u32)>, StructOpsError> {
         let mut found = None;
-        for (number, map) in self.declared.maps().iter().enumerate() {
-            if map.origin() != MapOrigin::StructOps || !has(self.object, self.declared, map, function)? {
+        let maps = self.declared.maps();
+        let is_table = |map: &&Map| map.origin() == MapOrigin::StructOps;
+        // Tables of one section follow each other, and each of its relocations lies in one of them at most.
+        for first in maps.chunk_by(|one, next| one.section() == next.section()).filter_map(|maps| maps.first()) {
+            if !is_table(&first) {
                 continue;
             }
-            let ops = describe(number)?;
-            self.walk(map, &ops, |member, _, content| {
-                if !matches!(content, Content::Program(program) if program == function) {
-                    return Ok(());
+            for rel in rels_of(self.object, first.section())?.iter() {
+                if target_of(self.object, self.declared, rel)? != Some(function) {
+                    continue;
                 }
+                let holds =
+                    |map: &Map| is_table(&map) && map.section() == first.section() && range(map).contains(&rel.offset);
+                let Some(number) = maps.iter().position(holds) else { continue };
+                let Some(map) = maps.get(number) else { continue };
+                self.program(rel)?;
+                let ops = describe(number)?;
+                let Some(member) = self.member_at(map, &ops, rel)? else { continue };
                 if found.is_some_and(|before| before != (ops.type_id, member)) {
                     return Err(StructOpsError::TwoMembers { function });
                 }
                 found = Some((ops.type_id, member));
-                Ok(())
-            })?;
+            }
         }
         Ok(found)
     }
+
+    /// The number of the kernel's member that the pointer of a relocation goes to; `None` where the kernel has none of
+    /// the name, or no member of the table is there.
+    fn member_at(&self, map: &Map, ops: &StructOps, rel: Rel) -> Result<Option<u32>, StructOpsError> {
+        let local = self.local.get(map.definition())?;
+        let target = self.kernel.get(ops.type_id)?;
+        let place = rel.offset.saturating_sub(map.section_offset());
+        for (number, member) in (0u32..).zip(local.members()) {
+            if u64::from(member.bit_offset / 8) != place {
+                continue;
+            }
+            let Some((target_number, other)) = self.counterpart(&target, self.local.string(member.name_off)?) else {
+                continue;
+            };
+            if self.kind_of_both(number, &member, &other)? == Kind::Ptr {
+                return Ok(Some(target_number));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The bytes of its section that a table takes.
+fn range(map: &Map) -> core::ops::Range<u64> {
+    map.section_offset()..map.section_offset().saturating_add(u64::from(map.value_size))
+}
+
+/// The number of the function that a relocation leads to.
+fn target_of(object: &Object<'_>, declared: &Declared<'_>, rel: Rel) -> Result<Option<usize>, StructOpsError> {
+    let symbol = object.elf().symbol(rel.symbol)?;
+    Ok(symbol.section.and_then(|section| declared.function_of(section, symbol.value)))
 }
 
 /// Whether a table names a program at all.
@@ -268,11 +330,8 @@ pub(crate) fn has(
     map: &Map,
     function: usize,
 ) -> Result<bool, StructOpsError> {
-    let end = map.section_offset().saturating_add(u64::from(map.value_size));
-    let rels = rels_of(object, map.section())?;
-    for rel in rels.iter().filter(|rel| (map.section_offset()..end).contains(&rel.offset)) {
-        let symbol = object.elf().symbol(rel.symbol)?;
-        if symbol.section.and_then(|section| declared.function_of(section, symbol.value)) == Some(function) {
+    for rel in rels_of(object, map.section())?.iter().filter(|rel| range(map).contains(&rel.offset)) {
+        if target_of(object, declared, rel)? == Some(function) {
             return Ok(true);
         }
     }

@@ -387,6 +387,36 @@ impl tailor::Source for StreamedBtf {
     }
 }
 
+/// BTF that is looked through piece by piece, wherever it is: of one type, so that what reads it is compiled once.
+#[derive(Debug)]
+pub(crate) enum Pieces<'k> {
+    /// In memory.
+    Whole(&'k KernelBtf),
+    /// In its file.
+    Streamed(StreamedBtf),
+}
+
+impl tailor::Source for Pieces<'_> {
+    type Error = Errno;
+
+    fn len(&self) -> u64 {
+        match self {
+            Pieces::Whole(btf) => btf.as_bytes().len() as u64,
+            Pieces::Streamed(btf) => btf.len(),
+        }
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Pieces::Whole(btf) => {
+                let Ok(len) = tailor::SliceSource(btf).read_at(offset, buffer);
+                Ok(len)
+            }
+            Pieces::Streamed(btf) => btf.read_at(offset, buffer),
+        }
+    }
+}
+
 /// The running kernel's BTF, in the way that takes the least memory.
 #[derive(Debug)]
 pub enum LeanBtf {

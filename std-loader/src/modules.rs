@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use corelo_core::arena::{Arena, ArenaFull};
 use corelo_core::prepare::{PrepareError, Searched};
-use corelo_core::tailor::{ModuleSieve, Source};
+use corelo_core::tailor::ModuleSieve;
 
-use crate::kernel::{self, KernelBtf, KernelBtfError, StreamedBtf};
+use crate::kernel::{self, KernelBtf, KernelBtfError, Pieces, StreamedBtf};
 use crate::list::Bytes;
 use crate::sys::Errno;
 
@@ -139,12 +139,16 @@ impl<'p> Modules<'p> {
     ///
     /// # Errors
     /// That of reading /sys/kernel/btf, and ENOMEM.
-    pub fn pick<S: Source>(kernel: S, searched: &Searched<'_>, source: ModuleSource<'p>) -> Result<Self, Errno> {
+    pub(crate) fn pick(
+        kernel: &mut Pieces<'_>,
+        searched: &Searched<'_>,
+        source: ModuleSource<'p>,
+    ) -> Result<Self, Errno> {
         let mut window = [0; WINDOW];
         // Where the kernel's names cannot be told, every module is searched: what is wrong is said then.
         let mut sieve = ModuleSieve::new(kernel, searched, &mut window).ok();
         let mut may_answer = |module: Result<StreamedBtf, KernelBtfError>| match (&mut sieve, module) {
-            (Some(sieve), Ok(module)) => sieve.may_answer(module, searched).unwrap_or(true),
+            (Some(sieve), Ok(module)) => sieve.may_answer(&mut Pieces::Streamed(module), searched).unwrap_or(true),
             _ => true,
         };
         let mut modules = Self { source, names: Bytes::new() };

@@ -12,9 +12,9 @@ use corelo_core::arena::{Arena, ArenaFull};
 use corelo_core::btf::{Btf, BtfError};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, PrepareError, Prepared, Searched};
-use corelo_core::tailor::{self, SliceSource, StreamError};
+use corelo_core::tailor::{self, StreamError};
 
-use crate::kernel::{KernelBtf, KernelBtfError, LeanBtf, Source, StreamedBtf};
+use crate::kernel::{KernelBtf, KernelBtfError, LeanBtf, Pieces, Source, StreamedBtf};
 use crate::modules::{ModuleError, ModuleSource, Modules, ModulesError};
 use crate::sys::Errno;
 
@@ -225,7 +225,7 @@ impl<'p> Kernel<'p> {
     /// As [`KernelBtf::open`] and [`KernelBtf::from_file`].
     pub fn open(&self) -> Result<Opened<'_>, KernelBtfError> {
         let opened = match (self.whole.get(), self.options.btf, self.access.get()) {
-            (Some(whole), ..) => return Ok(Opened { kernel: self, types: Types::Whole(whole) }),
+            (Some(whole), ..) => return Ok(Opened { kernel: self, types: Pieces::Whole(whole) }),
             (None, None, Access::Lean) => LeanBtf::open()?,
             (None, None, Access::Stream) => LeanBtf::Streamed(StreamedBtf::open()?),
             (None, None, Access::Whole) => LeanBtf::Whole(KernelBtf::open()?),
@@ -233,10 +233,10 @@ impl<'p> Kernel<'p> {
             (None, Some(path), Access::Lean | Access::Whole) => LeanBtf::Whole(KernelBtf::from_file(path)?),
         };
         let types = match opened {
-            LeanBtf::Whole(whole) => Types::Whole(self.whole.get_or_init(|| whole)),
+            LeanBtf::Whole(whole) => Pieces::Whole(self.whole.get_or_init(|| whole)),
             LeanBtf::Streamed(streamed) => {
                 self.is_streamed.set(true);
-                Types::Streamed(streamed)
+                Pieces::Streamed(streamed)
             }
         };
         Ok(Opened { kernel: self, types })
@@ -247,20 +247,14 @@ impl<'p> Kernel<'p> {
 #[derive(Debug)]
 pub struct Opened<'k> {
     kernel: &'k Kernel<'k>,
-    types: Types<'k>,
-}
-
-#[derive(Debug)]
-enum Types<'k> {
-    Whole(&'k KernelBtf),
-    Streamed(StreamedBtf),
+    types: Pieces<'k>,
 }
 
 impl<'k> Opened<'k> {
     /// Whether it is read piece by piece.
     #[must_use]
     pub fn is_streamed(&self) -> bool {
-        matches!(self.types, Types::Streamed(_))
+        matches!(self.types, Pieces::Streamed(_))
     }
 
     /// The types: all of them, or of BTF that is read piece by piece those that `plan` needs, in the arena.
@@ -271,11 +265,10 @@ impl<'k> Opened<'k> {
     where
         'k: 'a,
     {
-        let types = match &mut self.types {
-            Types::Whole(whole) => Btf::parse(whole),
-            Types::Streamed(source) => tailor::stream(source, plan.needs(), self.kernel.options.window, arena)?.btf(),
-        };
-        Ok(types?)
+        if let Pieces::Whole(whole) = self.types {
+            return Ok(Btf::parse(whole)?);
+        }
+        Ok(tailor::stream(&mut self.types, plan.needs(), self.kernel.options.window, arena)?.btf()?)
     }
 
     /// The modules that may have what `searched` still wants: [`Modules::search`] is for them.
@@ -292,11 +285,7 @@ impl<'k> Opened<'k> {
         if !searched.wants_modules() || source == ModuleSource::Files(&[]) {
             return Ok(Modules::default());
         }
-        let modules = match &mut self.types {
-            Types::Whole(whole) => Modules::pick(SliceSource(whole), searched, source),
-            Types::Streamed(source_of_it) => Modules::pick(source_of_it, searched, source),
-        }
-        .map_err(ModulesError::List)?;
+        let modules = Modules::pick(&mut self.types, searched, source).map_err(ModulesError::List)?;
         match modules.names().get(1) {
             Some(name) if self.is_streamed() => {
                 skipped(name, ModuleError::NeedsWhole);

@@ -142,14 +142,11 @@ impl fmt::Display for CandidatesReport<'_, '_> {
         /// More than these are counted only: some names have hundreds.
         const SHOWN: usize = 8;
         let Some(answers) = self.prepared.answers() else { return Ok(()) };
-        let mut count = 0;
-        for tried in candidates(self.prepared, self.relo) {
-            if count < SHOWN {
-                let before = if count == 0 { "; candidates:" } else { "," };
-                let name = TypeName::new(answers.types(), tried.id);
-                write!(f, "{before} [{}] {name} in vmlinux: {tried}", tried.id)?;
-            }
-            count += 1;
+        let count = answers.of(self.relo.type_id.0).len();
+        for (number, tried) in candidates(self.prepared, self.relo).take(SHOWN).enumerate() {
+            let before = if number == 0 { "; candidates:" } else { "," };
+            let name = TypeName::new(answers.types(), tried.id);
+            write!(f, "{before} [{}] {name} in vmlinux: {tried}", tried.id)?;
         }
         if count > SHOWN { write!(f, " and {} more", count - SHOWN) } else { Ok(()) }
     }

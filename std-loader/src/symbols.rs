@@ -12,6 +12,7 @@ mod path;
 mod pattern;
 mod versions;
 
+use core::cell::Cell;
 use core::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -35,8 +36,10 @@ pub use pattern::{Offsets, matching_offsets};
 
 /// The largest table of names that is read: no program comes near.
 const MAX_NAMES: u64 = 1 << 31;
-/// The most sections and segments that are looked at.
-const MAX_HEADERS: u64 = 1 << 16;
+/// The most sections that are looked at.
+const MAX_SECTIONS: u64 = 1 << 16;
+/// The most segments that are looked at: the kernel runs no program whose headers of them take more than 64 KiB.
+const MAX_SEGMENTS: u64 = (1 << 16) / 56;
 
 /// Why there is no offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +119,8 @@ pub(crate) struct File {
     fd: OwnedFd,
     header: FileHeader<AnyEndian>,
     sections: u64,
+    /// The segment that the last address was in: most functions of a file are in one.
+    last_segment: Cell<Option<ProgramHeader>>,
 }
 
 /// Where an address of a file is.
@@ -155,7 +160,7 @@ impl File {
         if !matches!(header.e_type, abi::ET_EXEC | abi::ET_DYN) {
             return Err(SymbolError::NotLoadable);
         }
-        let mut file = File { fd, header, sections: u64::from(header.e_shnum) };
+        let mut file = File { fd, header, sections: u64::from(header.e_shnum), last_segment: Cell::new(None) };
         // Files of 65,280 sections and more keep the number in the first of them.
         if header.e_shoff != 0 && header.e_shnum == 0 {
             file.sections = file.section(0)?.sh_size;
@@ -192,7 +197,7 @@ impl File {
         if self.header.e_shoff == 0 {
             return Ok(None);
         }
-        for index in 0..self.sections.min(MAX_HEADERS) {
+        for index in 0..self.sections.min(MAX_SECTIONS) {
             let section = self.section(index)?;
             if wanted(&section) {
                 return Ok(Some(section));
@@ -328,19 +333,27 @@ impl File {
 
     /// The same with what the segment may be used for.
     pub(crate) fn place(&self, address: u64) -> Result<Place, SymbolError> {
-        for index in 0..u64::from(self.header.e_phnum).min(MAX_HEADERS) {
+        let holds = |segment: &ProgramHeader| {
+            address.checked_sub(segment.p_vaddr).is_some_and(|inside| inside < segment.p_filesz)
+        };
+        let segment = match self.last_segment.get().filter(holds) {
+            Some(segment) => segment,
+            None => self.find_segment(holds)?.ok_or(SymbolError::NotInFile { address })?,
+        };
+        self.last_segment.set(Some(segment));
+        let offset = segment.p_offset.checked_add(address - segment.p_vaddr).ok_or(SymbolError::Damaged)?;
+        Ok(Place { offset, flags: segment.p_flags })
+    }
+
+    /// The first loaded segment that `wanted` says yes to.
+    fn find_segment(&self, wanted: impl Fn(&ProgramHeader) -> bool) -> Result<Option<ProgramHeader>, SymbolError> {
+        for index in 0..u64::from(self.header.e_phnum).min(MAX_SEGMENTS) {
             let segment: ProgramHeader = self.record(self.header.e_phoff, index, self.header.e_phentsize)?;
-            if segment.p_type != abi::PT_LOAD {
-                continue;
-            }
-            if let Some(inside) = address.checked_sub(segment.p_vaddr)
-                && inside < segment.p_filesz
-            {
-                let offset = segment.p_offset.checked_add(inside).ok_or(SymbolError::Damaged)?;
-                return Ok(Place { offset, flags: segment.p_flags });
+            if segment.p_type == abi::PT_LOAD && wanted(&segment) {
+                return Ok(Some(segment));
             }
         }
-        Err(SymbolError::NotInFile { address })
+        Ok(None)
     }
 }
 

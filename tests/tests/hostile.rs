@@ -3,11 +3,18 @@
 mod exact;
 
 use corelo_core::arena::{Arena, Part};
-use corelo_core::btf::{Btf, Types};
+use corelo_core::btf::{Btf, TypeId, Types};
 use corelo_core::object::Object;
-use corelo_core::prepare::{Options, prepare};
+use corelo_core::prepare::{Options, Plan, prepare};
+use corelo_core::relo::TargetFault;
+use corelo_core::relo::resolve::Verdict;
+use corelo_core::tailor::{SliceSource, StreamError, TailorError, minimal, stream};
+use corelo_tests::btf_builder::{BtfBuilder, IntEncoding, Member};
+use corelo_tests::elf_builder::{Bind, ElfBuilder, Section, SymType, Symbol};
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::{Fixture, fixture, fixtures};
+use corelo_tests::insn::Insn;
+use corelo_tests::object_builder::ObjectBuilder;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 use proptest::sample::Index;
 
@@ -258,4 +265,125 @@ fn small_arenas_and_damage_do_not_add_up_to_a_panic() {
     assert!(seen.1 > 0 && seen.2 > 0);
     let spare = exact::exactly("undamaged", &object, Some(&target), Options::default());
     assert!(spare.1 > 1000);
+}
+
+/// An object with `roots` local types of one name, of which each has a relocation that compares it in full, and a kernel
+/// with so many types of the name. Every comparison is long: the members of the one are those of the other in reverse.
+fn many_comparisons(roots: u32, candidates: u32, members: u32) -> (Vec<u8>, Vec<u8>) {
+    let names: Vec<String> = (0..members).map(|number| format!("m{number}")).collect();
+    let mut object = ObjectBuilder::new(Endian::Little);
+    let int = object.btf.int("int", 4, IntEncoding::Signed);
+    let reversed: Vec<Member<'_>> = names.iter().rev().map(|name| Member::at(name, int, 0)).collect();
+    let local = object.btf.struct_("s", 4, &reversed);
+    let mut insns = vec![Insn::mov64_imm(0, 1); roots as usize];
+    insns.push(Insn::exit());
+    object.program("xdp", "p", &insns);
+    for number in 0..roots {
+        let root = object.btf.typedef("t", local);
+        object.core_relo("p", number, root, "0", 12);
+    }
+    let mut kernel = BtfBuilder::new(Endian::Little);
+    let int = kernel.int("int", 4, IntEncoding::Signed);
+    let members: Vec<Member<'_>> = names.iter().map(|name| Member::at(name, int, 0)).collect();
+    let target = kernel.struct_("s", 4, &members);
+    for _ in 0..candidates {
+        kernel.typedef("t", target);
+    }
+    (object.build(), kernel.build())
+}
+
+/// Each comparison is bounded, and so is their sum: 150,000 of 30,000 pairs each took minutes. What is too much fails, and
+/// is never taken for "the kernel lacks it".
+#[test]
+fn all_comparisons_together_are_bounded() {
+    let mut buffer = vec![0u8; 4 << 20];
+    for (roots, candidates, wanted) in [(3, 4, Verdict::Value), (300, 500, Verdict::Pending)] {
+        let (object, kernel) = many_comparisons(roots, candidates, 250);
+        let mut arena = Arena::new(&mut buffer);
+        let object = Object::parse(&object).expect("an object");
+        let plan = Plan::new(&object, Options::default(), &mut arena).expect("a plan");
+        let is_too_much = wanted == Verdict::Pending;
+        let made = minimal(&[plan.needs()], &kernel, None, &mut arena.scratch()).err();
+        assert_eq!(made, is_too_much.then_some(TailorError::TooComplex));
+        let made = stream(SliceSource(&kernel), plan.needs(), 4096, &mut arena.scratch()).err();
+        assert_eq!(made, is_too_much.then_some(StreamError::TooComplex));
+        let prepared = prepare(&object, Some(&kernel), Options::default(), &mut arena).expect("it is prepared");
+        let verdicts: Vec<Verdict> = prepared.relocations().map(|relocation| relocation.decision.verdict()).collect();
+        assert_eq!(verdicts.len(), roots as usize);
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Fault { fault: TargetFault::TooComplex, .. } => assert_eq!(wanted, Verdict::Pending),
+                verdict => assert_eq!(verdict, wanted),
+            }
+        }
+    }
+}
+
+/// An object with struct_ops tables of one struct, at these places of their section; each has one program.
+fn tables(places: &[u64]) -> Vec<u8> {
+    let e = Endian::Little;
+    let mut btf = BtfBuilder::new(e);
+    let prototype = btf.func_proto(0, &[]);
+    let pointer = btf.ptr(prototype);
+    let ops = btf.struct_("ops", 16, &[Member::at("one", pointer, 0), Member::at("two", pointer, 8)]);
+    let names: Vec<String> = (0..places.len()).map(|number| format!("table{number}")).collect();
+    let vars: Vec<(u32, u32, u32)> = names.iter().map(|name| (btf.var(name, ops, 1), 0, 16)).collect();
+    btf.datasec(".struct_ops", 0, &vars);
+    let mut elf = ElfBuilder::new(e);
+    let code: Vec<u8> = places.iter().flat_map(|_| Insn::exit().bytes(e)).collect();
+    let text = elf.section(Section::progbits("struct_ops/one", 6, code));
+    let data = elf.section(Section::progbits(".struct_ops", 3, vec![0; 16 * places.len()]));
+    elf.section(Section::progbits(".BTF", 0, btf.build()));
+    let symbol = |name: String, value: u64, size: u64, sym_type: SymType, section: u16| Symbol {
+        name,
+        value,
+        size,
+        bind: Bind::Global,
+        sym_type,
+        other: 0,
+        section,
+    };
+    for (number, (&place, name)) in (0u64..).zip(places.iter().zip(&names)) {
+        elf.symbol(symbol(name.clone(), place, 16, SymType::Object, data));
+        let function = elf.symbol(symbol(format!("f{number}"), number * 8, 8, SymType::Func, text));
+        elf.relocation(data, place + 8 * (number % 2), function, 2);
+    }
+    elf.build()
+}
+
+/// Where tables overlap, each program was looked for in all of them, member by member: 300 programs took 17 s.
+#[test]
+fn tables_of_one_section_know_their_programs_also_where_they_overlap() {
+    let mut kernel = BtfBuilder::new(Endian::Little);
+    let prototype = kernel.func_proto(0, &[]);
+    let pointer = kernel.ptr(prototype);
+    // In another order than the object has them.
+    let ops = kernel.struct_("ops", 16, &[Member::at("two", pointer, 0), Member::at("one", pointer, 8)]);
+    kernel.struct_("bpf_struct_ops_ops", 16, &[Member::at("data", ops, 0)]);
+    let kernel = kernel.build();
+    for (places, overlaps) in [(&[0, 16, 32][..], false), (&[32, 0, 16], false), (&[0, 0], true), (&[16, 0, 24], true)]
+    {
+        let mut buffer = vec![0u8; 1 << 16];
+        let mut arena = Arena::new(&mut buffer);
+        let bytes = tables(places);
+        let object = Object::parse(&bytes).expect("an object");
+        let prepared = prepare(&object, Some(&kernel), Options::default(), &mut arena);
+        let prepared = prepared.expect("tables of the kernel's struct");
+        for number in 0..places.len() {
+            if overlaps {
+                // A pointer belongs to the first table that it lies in, whatever that makes of the others.
+                let _ = prepared.struct_ops_member(number);
+                let _ = prepared.write_struct_ops(number, &mut [0; 16], |place, _| place.fill(1));
+                continue;
+            }
+            let member = prepared.struct_ops_member(number).expect("tables of the kernel's struct");
+            assert_eq!(member, Some((TypeId(ops), 1 - number as u32 % 2)), "{places:?}, program {number}");
+            let mut value = [0; 16];
+            prepared
+                .write_struct_ops(number, &mut value, |place, function| place.fill(function as u8 + 1))
+                .expect("a table");
+            let at = 8 * (1 - number % 2);
+            assert_eq!(value[at..at + 8], [number as u8 + 1; 8]);
+        }
+    }
 }

@@ -83,8 +83,8 @@ impl Questions<'_> {
         arena: &mut Arena<'a>,
     ) -> Result<Answers<'a>, BtfError> {
         let Found { types, answers, visited } = Pass::run(self, btf, base, rows::stride(stride), arena)?;
-        let candidates: &'a mut [Candidate] = <[Candidate]>::mut_from_bytes(answers.as_mut_bytes()).unwrap_or_default();
-        candidates.sort_unstable_by_key(|candidate| (candidate.owner, candidate.id));
+        answers.as_chunks_mut::<2>().0.sort_unstable();
+        let candidates: &'a [Candidate] = <[Candidate]>::ref_from_bytes(answers.as_bytes()).unwrap_or_default();
         Ok(Answers { types, candidates, visited })
     }
 }

@@ -11,7 +11,7 @@ use crate::btf::ext::{InfoList, SectionRecords};
 use crate::btf::lookup::{FNV_BASIS, hash};
 use crate::bytes::Bytes;
 use crate::insn::{INSN_SIZE, slot_of};
-use crate::numbers::{low_u32, to_u32, to_u64, to_usize};
+use crate::numbers::{to_u32, to_u64, to_usize};
 
 /// A section with code, and where its records are.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -275,7 +275,7 @@ fn attach_records(
     const STEPS: usize = 8;
     let Some(btf) = object.btf() else { return Ok(()) };
     let mut scratch = arena.scratch();
-    let mut by_name: Option<&[u64]> = None;
+    let mut by_name: Option<&[[u32; 2]]> = None;
     let mut sections = list.sections();
     let mut cursor = 0usize;
     loop {
@@ -292,10 +292,10 @@ fn attach_records(
                 Some(table) => table,
                 None => *by_name.insert(sections_by_name(object, code, &mut scratch)?),
             };
-            let hash = u64::from(hash(FNV_BASIS, name));
-            let start = table.partition_point(|&entry| entry < hash << 32);
-            let same = table.get(start..).unwrap_or(&[]).iter().take_while(|&&entry| entry >> 32 == hash);
-            found = same.map(|&entry| to_usize(low_u32(entry))).find(|&at| is_it(code, at));
+            let hash = hash(FNV_BASIS, name);
+            let start = table.partition_point(|&[other, _]| other < hash);
+            let same = table.get(start..).unwrap_or(&[]).iter().take_while(|&&[other, _]| other == hash);
+            found = same.map(|&[_, number]| to_usize(number)).find(|&at| is_it(code, at));
         }
         let Some(section) = found.and_then(|at| code.get_mut(at)) else { continue };
         *place_of(section) = to_u32(offset).saturating_add(1);
@@ -307,15 +307,16 @@ fn attach_records(
     Ok(())
 }
 
-/// The hash of each code section's name above its number, in order.
+/// The hash of each code section's name with its number, in order.
 fn sections_by_name<'s>(
     object: &Object<'_>,
     code: &[CodeSection],
     scratch: &mut Arena<'s>,
-) -> Result<&'s [u64], ObjectError> {
-    let table = scratch.slice::<u64>(code.len(), Part::Functions)?;
-    for ((number, section), entry) in (0u64..).zip(code).zip(&mut *table) {
-        *entry = (u64::from(hash(FNV_BASIS, object.section_name(section.section()))) << 32) | number;
+) -> Result<&'s [[u32; 2]], ObjectError> {
+    let words = scratch.slice::<u32>(code.len().saturating_mul(2), Part::Functions)?;
+    let (table, _) = words.as_chunks_mut();
+    for ((number, section), entry) in (0u32..).zip(code).zip(&mut *table) {
+        *entry = [hash(FNV_BASIS, object.section_name(section.section())), number];
     }
     table.sort_unstable();
     Ok(table)

@@ -210,7 +210,8 @@ impl<'a> Prepared<'a> {
     }
 
     /// Writes the table of a struct_ops map into `value`, of [`StructOps::value_size`] zero bytes, as the kernel lays it
-    /// out. For each member that is a program, `program` is called with its 8 bytes and the number of the function.
+    /// out. For each member that is a program, `program` is called with its 8 bytes (none where `value` is too short for
+    /// them) and the number of the function.
     ///
     /// # Errors
     /// [`StructOpsError`]

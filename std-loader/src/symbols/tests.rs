@@ -294,3 +294,39 @@ fn the_c_library_has_its_own_functions() {
     assert!(offset > 0);
     assert_eq!(function_offset(file.as_path(), "corelo_no_such_function"), Err(SymbolError::Missing));
 }
+
+/// The file with other segments: of each its type, its first address and its place in the file; all have 0x800 bytes.
+fn with_segments(build: &Build, segments: &[(u32, u64, u64)]) -> Vec<u8> {
+    let mut file = build.build();
+    let at = file.len() as u64;
+    file[32..40].copy_from_slice(&at.to_le_bytes());
+    file[56..58].copy_from_slice(&(segments.len() as u16).to_le_bytes());
+    for &(kind, address, offset) in segments {
+        file.extend([kind.to_le_bytes(), 5u32.to_le_bytes()].concat());
+        file.extend([offset, address, 0, 0x800, 0x800, 0x1000].map(u64::to_le_bytes).concat());
+    }
+    file
+}
+
+#[test]
+fn functions_of_two_segments_by_turns() {
+    let build = library(&[], &[sym("f1", 0x40_0010), sym("f2", 0x80_0010), sym("f3", 0x40_0020), sym("f4", 0x80_0020)]);
+    let file = with_segments(&build, &[(abi::PT_LOAD, 0x40_0000, 0x1000), (abi::PT_LOAD, 0x80_0000, 0x3000)]);
+    let mut on_disk = tempfile::NamedTempFile::new().unwrap();
+    on_disk.write_all(&file).unwrap();
+    let offsets = matching_offsets(on_disk.path(), "f?").unwrap();
+    assert_eq!(offsets.as_slice(), [0x1010, 0x1020, 0x3010, 0x3020]);
+}
+
+/// With thousands of segments, looking one function up after the other took as many reads each.
+#[test]
+fn no_more_segments_are_looked_at_than_the_kernel_would() {
+    let build = library(&[], &[sym("f", 0x40_0010)]);
+    for (others, wanted) in
+        [(MAX_SEGMENTS - 1, Ok(0x1010)), (MAX_SEGMENTS, Err(SymbolError::NotInFile { address: 0x40_0010 }))]
+    {
+        let mut segments = vec![(abi::PT_NULL, 0x40_0000, 0); others as usize];
+        segments.push((abi::PT_LOAD, 0x40_0000, 0x1000));
+        assert_eq!(find(&with_segments(&build, &segments), "f"), wanted);
+    }
+}
