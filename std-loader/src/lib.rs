@@ -23,6 +23,39 @@
 //! sys            bpf(2), perf_event_open(2), mappings: the only `unsafe` of the workspace's libraries
 //! ```
 //!
+//! # From an object to its records
+//!
+//! ```no_run
+//! use std::os::fd::AsFd;
+//!
+//! use corelo_core::arena::Arena;
+//! use corelo_core::object::Object;
+//! use corelo_core::prepare::Options;
+//! use corelo_loader::load::{Collection, LoadOptions};
+//! use corelo_loader::prepare::{Kernel, KernelOptions};
+//! use corelo_loader::programs::GrowingLog;
+//! use corelo_loader::ring_buffer::RingBuffer;
+//!
+//! fn watch(file: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+//!     let mut buffer = [0u8; 32 * 1024]; // `corelo budget` says how many bytes an object needs
+//!     let mut arena = Arena::new(&mut buffer);
+//!     let kernel = Kernel::new(KernelOptions::RUNNING); // its BTF is mapped, or read piece by piece, once asked for
+//!     let object = Object::parse(file)?;
+//!     let made = kernel.prepare(&object, Options::default(), &mut arena)?;
+//!     let options = LoadOptions { modules: made.modules.names(), ..LoadOptions::new(b"agent") };
+//!     let mut collection = Collection::create(&made.prepared, &options, &mut arena)?;
+//!     collection.load_programs(&options, &mut arena, &mut GrowingLog::new(64 << 10, 16 << 20))?;
+//!     let mut links = Vec::new(); // dropping a link detaches
+//!     for (number, _) in made.prepared.declared().programs() {
+//!         links.extend(collection.attach(number)?);
+//!     }
+//!     let mut ring = RingBuffer::new(collection.map("events")?.as_fd())?;
+//!     loop {
+//!         ring.poll(None, |record| println!("{} bytes", record.len()))?;
+//!     }
+//! }
+//! ```
+//!
 //! # What is promised
 //!
 //! - The way from an object to loaded, attached programs and to their records uses no heap: buffers come from the caller,
