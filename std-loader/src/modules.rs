@@ -82,6 +82,8 @@ pub enum ModuleError {
     Prepare(PrepareError),
     /// It may have what is asked for, and the BTF that its own is split on is read piece by piece.
     NeedsWhole,
+    /// This is about all of them: /sys/kernel/btf cannot be read, or there is no memory for their names.
+    List(Errno),
 }
 
 impl fmt::Display for ModuleError {
@@ -90,6 +92,7 @@ impl fmt::Display for ModuleError {
             Self::Btf(error) => error.fmt(f),
             Self::Prepare(error) => error.fmt(f),
             Self::NeedsWhole => f.write_str("searching it takes the kernel's BTF as a whole"),
+            Self::List(errno) => write!(f, "modules cannot be listed: {errno}"),
         }
     }
 }
@@ -100,8 +103,6 @@ impl core::error::Error for ModuleError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModulesError {
-    /// The directory of the running kernel's modules cannot be read, or there is no memory for their names.
-    List(Errno),
     /// One of the caller's [`ModuleSource::Files`].
     Module {
         /// Its number: see [`Modules::names`].
@@ -116,7 +117,6 @@ pub enum ModulesError {
 impl fmt::Display for ModulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::List(errno) => write!(f, "modules cannot be listed: {errno}"),
             Self::Module { number, error } => write!(f, "module {number}: {error}"),
             Self::Arena(full) => full.fmt(f),
         }

@@ -271,11 +271,12 @@ impl<'k> Opened<'k> {
         Ok(tailor::stream(&mut self.types, plan.needs(), self.kernel.options.window, arena)?.btf()?)
     }
 
-    /// The modules that may have what `searched` still wants: [`Modules::search`] is for them.
+    /// The modules that may have what `searched` still wants: [`Modules::search`] is for them. Where they cannot be listed
+    /// there are none, and `skipped` hears why, under an empty name.
     ///
     /// # Errors
-    /// [`KernelError::Modules`]; [`KernelError::NeedsWhole`] where there are any and the kernel's BTF is read piece by
-    /// piece, of which `skipped` hears for the first of them.
+    /// [`KernelError::NeedsWhole`] where there are any and the kernel's BTF is read piece by piece, of which `skipped`
+    /// hears for the first of them.
     pub fn modules(
         &mut self,
         searched: &Searched<'_>,
@@ -285,7 +286,10 @@ impl<'k> Opened<'k> {
         if !searched.wants_modules() || source == ModuleSource::Files(&[]) {
             return Ok(Modules::default());
         }
-        let modules = Modules::pick(&mut self.types, searched, source).map_err(ModulesError::List)?;
+        let modules = Modules::pick(&mut self.types, searched, source).unwrap_or_else(|errno| {
+            skipped("", ModuleError::List(errno));
+            Modules::default()
+        });
         match modules.names().get(1) {
             Some(name) if self.is_streamed() => {
                 skipped(name, ModuleError::NeedsWhole);

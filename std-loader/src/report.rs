@@ -16,7 +16,9 @@ use corelo_core::prepare::{AttachTarget, Plan, Prepared, Question, Relocation, R
 use corelo_core::relo::format::{LocalSpec, TypeName};
 use corelo_core::relo::resolve::{VMLINUX, Verdict};
 use corelo_core::relo::trial::{Trial, try_candidate};
+use rustix::thread::CapabilitySet;
 
+use crate::links::lockdown;
 use crate::load::LoadError;
 use crate::modules::ModuleNames;
 use crate::sys::Errno;
@@ -372,7 +374,22 @@ impl fmt::Display for LoadReport<'_, '_> {
 }
 
 fn write_privileges(f: &mut fmt::Formatter<'_>, errno: Errno) -> fmt::Result {
-    if errno == Errno::EPERM { f.write_str(": run as root, or with CAP_BPF and CAP_PERFMON") } else { Ok(()) }
+    if errno != Errno::EPERM {
+        return Ok(());
+    }
+    let held = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    f.write_str(refusal(held, lockdown::mode()))
+}
+
+/// Who refuses a program with EPERM, as far as can be told from the capabilities of this process.
+fn refusal(held: CapabilitySet, mode: lockdown::Mode) -> &'static str {
+    let may_load =
+        held.contains(CapabilitySet::SYS_ADMIN) || held.contains(CapabilitySet::BPF | CapabilitySet::PERFMON);
+    match (may_load, mode) {
+        (false, _) => ": run as root, or with CAP_BPF and CAP_PERFMON",
+        (true, lockdown::Mode::Confidentiality) => ": the kernel is locked down (confidentiality)",
+        (true, _) => ": though the capabilities are there: lockdown, a security module or a user namespace may be why",
+    }
 }
 
 /// The last line of a verifier log that says what is wrong: statistics and empty lines are left out.
@@ -545,5 +562,22 @@ mod tests {
     #[test]
     fn names_stay_on_one_line() {
         assert_eq!(Name(b"a\nb\xff").to_string(), "a\\nb\u{fffd}");
+    }
+
+    #[test]
+    fn case_34_eperm_is_told_by_the_capabilities() {
+        let (none, admin) = (CapabilitySet::empty(), CapabilitySet::SYS_ADMIN);
+        let both = CapabilitySet::BPF | CapabilitySet::PERFMON;
+        for (held, mode, said) in [
+            (none, lockdown::Mode::Confidentiality, "run as root"),
+            (CapabilitySet::BPF, lockdown::Mode::None, "run as root"),
+            (both, lockdown::Mode::Confidentiality, "locked down"),
+            (admin, lockdown::Mode::Confidentiality, "locked down"),
+            (admin, lockdown::Mode::Integrity, "lockdown, a security module"),
+            (both, lockdown::Mode::None, "lockdown, a security module"),
+        ] {
+            let words = refusal(held, mode);
+            assert!(words.contains(said), "{held:?}, {mode:?}: {words}");
+        }
     }
 }

@@ -157,15 +157,10 @@ pub(crate) fn prepare<'a>(
                  --stream is given up"
             );
         }
+        ModuleError::List(errno) => eprintln!("corelo: note: modules are not searched: /sys/kernel/btf: {errno}"),
         error => eprintln!("corelo: note: module {module} is not searched: {error}"),
     };
-    let modules = match kernel.modules(&searched, &mut skipped) {
-        Err(KernelError::Modules(error)) => {
-            eprintln!("corelo: note: modules are not searched: {error}");
-            Modules::default()
-        }
-        result => result.map_err(failure)?,
-    };
+    let modules = kernel.modules(&searched, &mut skipped).map_err(failure)?;
     modules.search(&mut searched, arena, &mut skipped).map_err(|error| match error {
         ModulesError::Module { number, error } => {
             module_failure(modules.names().get(number).unwrap_or_default(), source.options, error)

@@ -228,6 +228,33 @@ fn modules_are_searched_where_the_kernel_refuses_to_be_mapped() {
 }
 
 #[test]
+fn modules_that_cannot_be_listed_are_none() {
+    if !can_refuse() {
+        return;
+    }
+    let object = fixture("core_fields-el.o");
+    let said = corelo(&["relocs", &object, "--json"]);
+    let output = Command::new("strace")
+        .args([
+            "-f",
+            "-o",
+            "/dev/null",
+            "-P",
+            "/sys/kernel/btf",
+            "-e",
+            "trace=openat",
+            "-e",
+            "inject=openat:error=EACCES",
+        ])
+        .args([env!("CARGO_BIN_EXE_corelo"), "relocs", &object, "--json"])
+        .output()
+        .unwrap();
+    let note = "corelo: note: modules are not searched: /sys/kernel/btf: access denied (EACCES)\n";
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), format!("{note}{}", said.stderr));
+    assert_eq!((output.status.code(), String::from_utf8(output.stdout).unwrap()), (Some(said.code), said.stdout));
+}
+
+#[test]
 fn a_budget_for_streaming_is_exact() {
     let kernel = fixture("core_fields-target-el.btf");
     let (_dir, _, module) = kernel_and_module();

@@ -278,12 +278,9 @@ fn prepare(
     })?;
     let types = opened.types(&plan, arena).map_err(failed)?;
     let mut searched = plan.search(types, arena).map_err(|error| failed(error.into()))?;
-    // A module that cannot be read is none that has the type, and without their directory there are none.
+    // A module that cannot be read is none that has the type.
     let skipped = &mut |_: &str, _| {};
-    let modules = match opened.modules(&searched, skipped) {
-        Err(KernelError::Modules(_)) => Modules::default(),
-        result => result.map_err(failed)?,
-    };
+    let modules = opened.modules(&searched, skipped).map_err(failed)?;
     modules.search(&mut searched, arena, skipped).map_err(|error| failed(error.into()))?;
     Ok((searched.finish(), modules))
 }
