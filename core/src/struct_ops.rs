@@ -266,7 +266,7 @@ impl<'t> Tables<'t> {
         let mut found = None;
         let maps = self.declared.maps();
         let is_table = |map: &&Map| map.origin() == MapOrigin::StructOps;
-        // Tables of one section follow each other, and each of its relocations lies in one of them at most.
+        // Tables of one section follow each other. A pointer belongs to the first table that it lies in.
         for first in maps.chunk_by(|one, next| one.section() == next.section()).filter_map(|maps| maps.first()) {
             if !is_table(&first) {
                 continue;
