@@ -20,6 +20,7 @@
 #             piece by piece before; on amd64 within 1,280 KiB of memory, also with --stream;
 #   stream    the same with --stream: piece by piece on every kernel;
 #   read      the same with --read: the whole in memory where it cannot be mapped;
+#   minimal agent   armhf-6.1, arm64-6.1: the events of targets/minimal-agent, within 1,280 KiB of memory;
 #   no-btf    where the kernel has no BTF: `corelo run` without --btf says so in one line and exits 1;
 #   memory    32-bit ARM: the smallest memory of 48 to 128 MiB that the kernel boots in, and the monitor runs in that.
 # A kernel without BTF is given the minimal BTF that `corelo min-btf` makes on the host (`load`, `stream` and `read`: the whole).
@@ -41,7 +42,8 @@ fixtures=$workspace/tests/fixtures
 logs=${CORELO_QEMU_LOGS:-$(mktemp -d)}
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0
-# What `corelo load` of the object of 30 programs may take on amd64, where the kernel's BTF is not read into memory.
+# What `corelo load` of the object of 30 programs may take on amd64, and the minimal agent anywhere: the kernel's BTF is not read
+# into memory.
 load_rss_kib=1280
 # Where the object with programs in modules connects to, and with how large a buffer.
 vsock_port=4242 vsock_bytes=77777
@@ -63,11 +65,11 @@ skip() {
     fi
 }
 
-# program ARCH: the path of a static `corelo` for it, built when first asked for.
+# program ARCH [PACKAGE]: the path of a static `corelo`, or of another package's program, for it, built when first asked for.
 program() {
-    local arch=$1 libc=${CORELO_LIBC:-musl} target given built=$logs/program-$1
+    local arch=$1 package=${2:-corelo} libc=${CORELO_LIBC:-musl} target given built=$logs/program-$1-${2:-corelo}
     given=CORELO_BIN_${arch^^}
-    if [ -n "${!given:-}" ]; then
+    if [ "$package" = corelo ] && [ -n "${!given:-}" ]; then
         echo "${!given}"
         return
     fi
@@ -79,7 +81,7 @@ program() {
     riscv64-*) target=riscv64gc-unknown-linux-gnu ;;
     s390x-*) target=s390x-unknown-linux-gnu ;;
     esac
-    [ -e "$built" ] || "$here/build.sh" "$target" -p corelo 2>"$logs/build-$arch.log" >"$built" || rm -f "$built"
+    [ -e "$built" ] || "$here/build.sh" "$target" -p "$package" 2>"$logs/build-$arch.log" >"$built" || rm -f "$built"
     [ -e "$built" ] || return 1
     tail -n 1 "$built"
 }
@@ -145,7 +147,7 @@ minimal_btf() {
 
 check_kernel() {
     local kernel=$1 arch log program object name btf='' options='' whole='' arguments=() count=1 endian=el hooks='' no_btf='' syscalls='' patterns=''
-    local modules='' c_modules='' agent skip_fentry='' skip_trampolines='' usdt='' usdt_options
+    local modules='' c_modules='' agent skip_fentry='' skip_trampolines='' usdt='' usdt_options minimal_agent=''
     arch=$(kernel_arch "$kernel")
     log=$logs/$kernel.log
     [ "$arch" = s390x ] && endian=eb
@@ -184,6 +186,14 @@ check_kernel() {
     arguments+=(--bg "/corelo run $name --for 3 --json --dump seen$options" --do exec-until-done)
     arguments+=(--run "/corelo load $name$whole" --run "/corelo load $name --stream$whole" --run "/corelo load $name --read$whole")
     count=5
+    if [[ $kernel =~ ^(armhf-6.1|arm64-6.1)$ ]]; then
+        if agent=$(program "$arch" corelo-minimal-agent); then
+            arguments+=(--file "$agent:/minimal-agent" --bg "/minimal-agent --for 2$options" --do exec-until-done)
+            count=$((count + 1)) minimal_agent=$count
+        else
+            fail "$kernel minimal agent: it does not build"
+        fi
+    fi
     # Without attach cookies the object looks for its program counter where x86-64 has it.
     if [ "$arch" = amd64 ] || at_least "$kernel" 5.15; then
         # Its probes are those of its own process; here others have them, by a path of as many bytes.
@@ -286,6 +296,7 @@ check_kernel() {
         check_values "$kernel" "$log" "$hooks" hooks \
             fentry=+ fexit=+ fexit_returned_0=+ fmod_ret=+ lsm=+ kprobe=+ kretprobe=+ tracepoint=+
     fi
+    [ -z "$minimal_agent" ] || check_minimal_agent "$kernel" "$log" "$minimal_agent"
     [ -z "$syscalls" ] || check_values "$kernel" "$log" "$syscalls" syscalls ksyscall=+ kretsyscall=+ has_wrapper=+
     [ -z "$patterns" ] || check_values "$kernel" "$log" "$patterns" patterns by_pattern=+ by_name=+ on_return=+ by_session=+ by_many=+
     [ -z "$modules" ] || check_modules "$kernel" "$log" "$modules" "$skip_fentry"
@@ -358,6 +369,21 @@ check_usdt() {
         pass "$line"
     else
         fail "$line; wanted: $wanted"
+        tail_of "$said"
+    fi
+}
+
+# The agent in Rust that firmware is to copy from: its events, in as little memory as `corelo load` may take.
+check_minimal_agent() {
+    local kernel=$1 log=$2 number=$3 said=$2.$3 code peak records line
+    code=$(command_figure "$number" exit "$log")
+    peak=$(command_figure "$number" rss_kib "$log")
+    records=$(sed -n 's/^end records=//p' "$said")
+    line="$kernel minimal agent: exit=$code records=$records $(grep '^ready' "$said") rss_kib=$peak"
+    if [ "$code" = 0 ] && [ "${records:-0}" -ge 10 ] && [ "${peak:-9999}" -le "$load_rss_kib" ]; then
+        pass "$line"
+    else
+        fail "$line"
         tail_of "$said"
     fi
 }
