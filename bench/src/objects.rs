@@ -52,6 +52,29 @@ fn declare(btf: &mut BtfBuilder, number: usize) -> u32 {
     btf.struct_(&name, 16, &[Member::at("next", pointer, 0), Member::at("prev", pointer, 8)])
 }
 
+/// An object whose program calls so many functions of the kernel, and a kernel's BTF that has them.
+#[must_use]
+pub fn callers(functions: usize) -> (Vec<u8>, Vec<u8>) {
+    const STATIC: u32 = 0;
+    const EXTERN: u32 = 2;
+    let endian = Endian::native();
+    let mut object = ObjectBuilder::new(endian);
+    let mut kernel = BtfBuilder::new(endian);
+    kernel.int("long unsigned int", 8, IntEncoding::Unsigned);
+    let (here, there) = (object.btf.func_proto(0, &[]), kernel.func_proto(0, &[]));
+    let names: Vec<String> = (0..functions).map(|number| format!("kernel_function_{number}")).collect();
+    let listed: Vec<(u32, u32, u32)> = names.iter().map(|name| (object.btf.func(name, here, EXTERN), 0, 0)).collect();
+    object.btf.datasec(".ksyms", 0, &listed);
+    let mut insns = vec![Insn::call_bpf(-1); functions];
+    insns.extend([Insn::mov64_imm(0, 0), Insn::exit()]);
+    object.program("raw_tp/sys_enter", "caller", &insns);
+    for (number, name) in (0u32..).zip(&names) {
+        kernel.func(name, there, STATIC);
+        object.call_symbol("caller", number, name);
+    }
+    (object.build(), kernel.build())
+}
+
 /// Only `struct list_head` and a long integer type.
 #[must_use]
 pub fn seed() -> Vec<u8> {

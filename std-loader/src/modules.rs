@@ -145,11 +145,17 @@ impl<'p> Modules<'p> {
         source: ModuleSource<'p>,
     ) -> Result<Self, Errno> {
         let mut window = [0; WINDOW];
-        // Where the kernel's names cannot be told, every module is searched: what is wrong is said then.
-        let mut sieve = ModuleSieve::new(kernel, searched, &mut window).ok();
-        let mut may_answer = |module: Result<StreamedBtf, KernelBtfError>| match (&mut sieve, module) {
-            (Some(sieve), Ok(module)) => sieve.may_answer(&mut Pieces::Streamed(module), searched).unwrap_or(true),
-            _ => true,
+        // Made for the first module: it passes over all of the kernel's names.
+        let (mut of_kernel, mut sieve) = (Some((kernel, &mut window)), None);
+        let mut may_answer = |module: Result<StreamedBtf, KernelBtfError>| {
+            if let Some((kernel, window)) = of_kernel.take() {
+                // Where the kernel's names cannot be told, every module is searched: what is wrong is said then.
+                sieve = ModuleSieve::new(kernel, searched, window).ok();
+            }
+            match (&mut sieve, module) {
+                (Some(sieve), Ok(module)) => sieve.may_answer(&mut Pieces::Streamed(module), searched).unwrap_or(true),
+                _ => true,
+            }
         };
         let mut modules = Self { source, names: Bytes::new() };
         match source {

@@ -1,4 +1,5 @@
-//! Cost against size: programs, relocations, kernel types, modules; instructions as callgrind counts them.
+//! Cost against size: programs, relocations, kernel functions called, kernel types, modules; instructions as callgrind
+//! counts them.
 //!
 //! `cargo run --release -p corelo-bench --bin growth -- [--markdown bench/RESULTS.md] [--plots bench/reports]`. It needs
 //! valgrind, and the BTF of the running kernel or of the corpus. Lines are fitted to the points; a share of less than 0.99
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
     build();
     let dir = std::env::temp_dir().join(format!("corelo-growth-{}", std::process::id()));
     fs::create_dir_all(&dir).expect("a directory for the inputs");
-    let series = [programs(&dir), repeated(&dir), distinct(&dir), types(&dir), modules(&dir)];
+    let series = [programs(&dir), repeated(&dir), distinct(&dir), externs(&dir), types(&dir), modules(&dir)];
     fs::remove_dir_all(&dir).expect("the inputs can be removed");
     let text = report(&series);
     print!("{text}");
@@ -109,6 +110,15 @@ fn repeated(dir: &Path) -> Series {
 
 fn distinct(dir: &Path) -> Series {
     relocations(dir, "distinct relocations", |count| count.div_ceil(2))
+}
+
+fn externs(dir: &Path) -> Series {
+    let point = |functions: usize| {
+        let (object, btf) = objects::callers(functions);
+        (functions as f64, cold(&write(dir, "object.o", &object), &write(dir, "kernel.btf", &btf)) as f64)
+    };
+    let points = [1, 16, 32, 64, 128, 192, 256].map(point).to_vec();
+    Series { name: "kernel functions called".to_owned(), points }
 }
 
 fn types(dir: &Path) -> Series {

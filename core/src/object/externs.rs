@@ -4,8 +4,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Object;
 use super::error::ObjectError;
+use super::maps::find_datasec;
 use crate::arena::{Arena, Part};
 use crate::btf::{Kind, TypeId, Types};
+use crate::numbers::low_u8;
 
 /// What an extern stands for.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -35,7 +37,8 @@ pub struct Extern {
     data_offset: u32,
     kind: u8,
     is_weak: u8,
-    reserved: u16,
+    /// That of a configuration value, in bytes.
+    alignment: u16,
 }
 
 impl Extern {
@@ -75,7 +78,12 @@ impl Extern {
     }
 }
 
-/// Reads all externs.
+/// [`Extern::kind`] where neither of the two sections below lists the extern.
+const UNLISTED: u8 = u8::MAX;
+const KCONFIG: u8 = 0;
+const KSYMS: u8 = 1;
+
+/// Reads all externs: by kind, then by name.
 pub(super) fn read<'buf>(
     object: &Object<'_>,
     local: Option<&Types<'_>>,
@@ -87,60 +95,113 @@ pub(super) fn read<'buf>(
         if !symbol.is_extern() {
             continue;
         }
-        let not_in_btf = ObjectError::ExternNotInBtf { symbol: symbol.index };
-        let local = local.ok_or(not_in_btf)?;
-        let type_id = find_extern(local, symbol.name())?.ok_or(not_in_btf)?;
-        let ty = local.get(type_id)?;
-        let kind = match section_of(local, type_id)? {
-            Some(b".kconfig") => 0,
-            Some(b".ksyms") if ty.kind() == Kind::Func => 3,
-            // `extern const void` has no type to look for.
-            Some(b".ksyms") if local.skip_modifiers(ty.type_id())?.kind() == Kind::Void => 1,
-            Some(b".ksyms") => 2,
-            _ => return Err(ObjectError::UnknownExternSection { symbol: symbol.index }),
-        };
-        let byte_size = if kind == 0 {
-            local.byte_size(ty.type_id()).map_err(|_| ObjectError::BadKconfigType { symbol: symbol.index })?
-        } else {
-            0
-        };
+        if local.is_none() {
+            return Err(ObjectError::ExternNotInBtf { symbol: symbol.index });
+        }
         if externs.len().saturating_add(1) >= usize::from(u16::MAX) {
             return Err(ObjectError::TooMany);
         }
         externs.push(Extern {
             symbol: symbol.index,
-            type_id: type_id.0,
-            byte_size,
+            type_id: 0,
+            byte_size: 0,
             data_offset: 0,
-            kind,
+            kind: UNLISTED,
             is_weak: u8::from(symbol.is_weak()),
-            reserved: 0,
+            alignment: 1,
         })?;
     }
     let externs = externs.finish()?;
-    if let Some(local) = local {
-        lay_out_kconfig(object, local, externs)?;
+    if let (Some(local), false) = (local, externs.is_empty()) {
+        find_types(object, local, externs)?;
+        find_sections(local, externs)?;
+        externs.iter_mut().try_for_each(|ext| tell_kind(local, ext))?;
+        lay_out_kconfig(object, externs)?;
     }
     Ok(externs)
 }
 
+/// The variables and functions of the externs' names (libbpf: `find_extern_btf_id`).
+fn find_types(object: &Object<'_>, local: &Types<'_>, externs: &mut [Extern]) -> Result<(), ObjectError> {
+    const EXTERN: u32 = 2;
+    let mut next = 0usize;
+    for ty in local.btf().iter() {
+        let ty = ty?;
+        if !matches!(ty.kind(), Kind::Var | Kind::Func) || ty.linkage() != EXTERN {
+            continue;
+        }
+        let is_it = |ext: &Extern| ext.type_id == 0 && local.string_is(ty.name_off(), object.symbol_name(ext.symbol));
+        if let Some(ext) = find_from(externs, &mut next, is_it) {
+            ext.type_id = ty.id().0;
+        }
+    }
+    Ok(())
+}
+
+/// The extern that `is_it` says yes to, looked for from number `next` on, which becomes the number behind it: symbols,
+/// types and sections list them in much the same order.
+fn find_from<'e>(
+    externs: &'e mut [Extern],
+    next: &mut usize,
+    is_it: impl Fn(&Extern) -> bool,
+) -> Option<&'e mut Extern> {
+    for _ in 0..externs.len() {
+        let at = Some(*next).filter(|&at| at < externs.len()).unwrap_or(0);
+        *next = at.saturating_add(1);
+        if externs.get(at).is_some_and(&is_it) {
+            return externs.get_mut(at);
+        }
+    }
+    None
+}
+
+/// Which of the two sections lists each (libbpf: `find_extern_sec_btf_id`).
+fn find_sections(local: &Types<'_>, externs: &mut [Extern]) -> Result<(), ObjectError> {
+    let mut next = 0usize;
+    for (kind, name) in [(KCONFIG, &b".kconfig"[..]), (KSYMS, b".ksyms")] {
+        let Some(section) = find_datasec(local, name)? else { continue };
+        for var in section.section_vars() {
+            if let Some(ext) = find_from(externs, &mut next, |ext| ext.type_id == var.type_id.0) {
+                ext.kind = kind;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What an extern stands for, by its section and type.
+fn tell_kind(local: &Types<'_>, ext: &mut Extern) -> Result<(), ObjectError> {
+    if ext.type_id == 0 {
+        return Err(ObjectError::ExternNotInBtf { symbol: ext.symbol });
+    }
+    let ty = local.get(ext.type_id())?;
+    match ext.kind {
+        KCONFIG => {
+            let bad = |_| ObjectError::BadKconfigType { symbol: ext.symbol };
+            ext.byte_size = local.byte_size(ty.type_id()).map_err(bad)?;
+            let element = local.innermost_element(ty.type_id()).map_err(bad)?;
+            ext.alignment = u16::from(low_u8(element.byte_size().clamp(1, 8)));
+        }
+        KSYMS if ty.kind() == Kind::Func => ext.kind = 3,
+        // `extern const void` has no type to look for.
+        KSYMS if local.skip_modifiers(ty.type_id())?.kind() == Kind::Void => {}
+        KSYMS => ext.kind = 2,
+        _ => return Err(ObjectError::UnknownExternSection { symbol: ext.symbol }),
+    }
+    Ok(())
+}
+
 /// Gives configuration values their places: the widest alignment first, then the smaller, then by name (libbpf:
 /// `cmp_externs`).
-fn lay_out_kconfig(object: &Object<'_>, local: &Types<'_>, externs: &mut [Extern]) -> Result<(), ObjectError> {
-    let alignment = |ext: &Extern| -> u32 {
-        let element = local.get(ext.type_id()).and_then(|var| local.innermost_element(var.type_id()));
-        element.map_or(1, |ty| ty.byte_size().clamp(1, 8))
-    };
+fn lay_out_kconfig(object: &Object<'_>, externs: &mut [Extern]) -> Result<(), ObjectError> {
     externs.sort_unstable_by(|one, other| {
-        (one.kind.cmp(&other.kind))
-            .then_with(|| alignment(other).cmp(&alignment(one)))
-            .then_with(|| one.byte_size.cmp(&other.byte_size))
-            .then_with(|| object.symbol_name(one.symbol).cmp(object.symbol_name(other.symbol)))
+        let key = |ext: &Extern| [u32::from(ext.kind), u32::MAX.wrapping_sub(u32::from(ext.alignment)), ext.byte_size];
+        key(one).cmp(&key(other)).then_with(|| object.symbol_name(one.symbol).cmp(object.symbol_name(other.symbol)))
     });
     let mut end = 0u32;
     for ext in externs.iter_mut().filter(|ext| ext.kind() == ExternKind::Kconfig) {
         let bad = ObjectError::BadKconfigType { symbol: ext.symbol };
-        ext.data_offset = end.checked_next_multiple_of(alignment(ext)).ok_or(bad)?;
+        ext.data_offset = end.checked_next_multiple_of(u32::from(ext.alignment)).ok_or(bad)?;
         end = ext.data_offset.checked_add(ext.byte_size).ok_or(bad)?;
     }
     Ok(())
@@ -153,27 +214,4 @@ pub(super) fn kconfig_size(externs: &[Extern]) -> Option<u32> {
         .filter(|ext| ext.kind() == ExternKind::Kconfig)
         .map(|ext| ext.data_offset.saturating_add(ext.byte_size))
         .max()
-}
-
-fn find_extern(local: &Types<'_>, name: &[u8]) -> Result<Option<TypeId>, ObjectError> {
-    const EXTERN: u32 = 2;
-    for ty in local.btf().iter() {
-        let ty = ty?;
-        if matches!(ty.kind(), Kind::Var | Kind::Func) && ty.linkage() == EXTERN && local.string_is(ty.name_off(), name)
-        {
-            return Ok(Some(ty.id()));
-        }
-    }
-    Ok(None)
-}
-
-/// The name of the `DATASEC` that lists a variable or function.
-fn section_of<'l>(local: &Types<'l>, type_id: TypeId) -> Result<Option<&'l [u8]>, ObjectError> {
-    for ty in local.btf().iter() {
-        let ty = ty?;
-        if ty.kind() == Kind::Datasec && ty.section_vars().any(|var| var.type_id == type_id) {
-            return Ok(Some(local.name(&ty)?));
-        }
-    }
-    Ok(None)
 }

@@ -1,13 +1,23 @@
 //! What the object's BTF leaves to the loader: sizes of sections, places of variables.
 
+use core::cell::Cell;
+
 use super::{Declared, ExternKind, MapOrigin, Object};
 use crate::btf::sanitize::{ObjectLayout, Placed};
 
 /// An object and what it declares, asked for places.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Layout<'l> {
-    pub(crate) object: &'l Object<'l>,
-    pub(crate) declared: &'l Declared<'l>,
+    object: &'l Object<'l>,
+    declared: &'l Declared<'l>,
+    /// The symbol behind the one that was found last: variables and symbols come in much the same order.
+    next: Cell<u32>,
+}
+
+impl<'l> Layout<'l> {
+    pub(crate) fn new(object: &'l Object<'l>, declared: &'l Declared<'l>) -> Self {
+        Self { object, declared, next: Cell::new(1) }
+    }
 }
 
 const KCONFIG: &[u8] = b".kconfig";
@@ -30,12 +40,15 @@ impl ObjectLayout for Layout<'_> {
             let (byte_offset, _) = self.declared.externs.iter().find(is_it)?.data_range();
             return Some(Placed { byte_offset, is_hidden: false });
         }
-        let index = self.object.elf().section_by_name(section).ok()??.index;
-        let symbols = self.object.elf().symbols().filter_map(Result::ok);
+        let elf = self.object.elf();
+        let index = elf.section_by_name(section).ok()??.index;
+        let next = self.next.get();
+        let symbols = (next..elf.symbol_count()).chain(1..next).filter_map(|number| elf.symbol(number).ok());
         let mut found = symbols.filter(|symbol| {
             symbol.section == Some(index) && !symbol.is_local() && !symbol.is_function() && symbol.is_named(name)
         });
         let symbol = found.next()?;
+        self.next.set(symbol.index.saturating_add(1));
         Some(Placed { byte_offset: u32::try_from(symbol.value).ok()?, is_hidden: symbol.is_hidden() })
     }
 

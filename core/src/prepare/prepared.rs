@@ -277,7 +277,7 @@ impl<'a> Prepared<'a> {
         'a: 's,
     {
         let Some(local) = &self.local else { return Ok(None) };
-        let layout = Layout { object: &self.object, declared: &self.declared };
+        let layout = Layout::new(&self.object, &self.declared);
         sanitize(self.object.btf_bytes(), local, &layout, features, scratch).map(Some)
     }
 

@@ -36,10 +36,20 @@ impl<'a> Searched<'a> {
 
     /// The queries that modules may answer.
     pub(crate) fn open_queries(&self) -> impl Iterator<Item = &Query> + Clone {
-        self.questions.queries().iter().filter(|query| {
-            self.decisions.wants(TypeId(query.owner()))
-                || self.in_modules.iter().any(|open| open.owner == query.owner() && open.module == VMLINUX)
-        })
+        self.questions.queries().iter().filter(|query| self.is_open(query))
+    }
+
+    /// Those whose names have this hash.
+    pub(crate) fn open_queries_of(&self, hash: u32) -> impl Iterator<Item = &Query> {
+        let queries = self.questions.queries();
+        let start = queries.partition_point(|query| query.hash() < hash);
+        let same = queries.iter().skip(start).take_while(move |query| query.hash() == hash);
+        same.filter(|query| self.is_open(query))
+    }
+
+    fn is_open(&self, query: &Query) -> bool {
+        self.decisions.wants(TypeId(query.owner()))
+            || self.in_modules.iter().any(|open| open.owner == query.owner() && open.module == VMLINUX)
     }
 
     /// The bytes that their names lie in.

@@ -106,9 +106,7 @@ fn names<S: Source>(
     blob.for_each_string(reader, |offset, name| {
         if first_bytes.may_have(FirstBytes::of(essential(name))) {
             let hash = hash(FNV_BASIS, essential(name));
-            let is_wanted = searched
-                .open_queries()
-                .any(|query| query.hash() == hash && query.is_answered_by(searched.names(), name));
+            let is_wanted = searched.open_queries_of(hash).any(|query| query.is_answered_by(searched.names(), name));
             let is_full = is_wanted && names.as_mut().is_some_and(|names| names.push(offset).is_err());
             if is_full {
                 names = None;
