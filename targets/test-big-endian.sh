@@ -27,7 +27,8 @@ command -v qemu-s390x >/dev/null || install qemu-user
 export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 RUSTFLAGS='-C target-feature=+crt-static'
 export CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_LINKER=s390x-linux-gnu-gcc
 export CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_RUNNER=qemu-s390x
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/big-endian
+# Absolute, as tests run in their own folder.
+export CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")/big-endian
 # The kernel is not to be required of an emulated program.
 unset CORELO_REQUIRE_KERNEL
 test=(/usr/bin/cargo test --locked -Zbuild-std=std,panic_unwind,test --target s390x-unknown-linux-gnu)
