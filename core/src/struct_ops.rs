@@ -8,8 +8,8 @@ use core::fmt;
 
 use crate::btf::{BtfError, Kind, Member, Type, TypeId, Types};
 use crate::numbers::to_usize;
-use crate::object::elf::{Rel, Rels};
-use crate::object::{Declared, Map, MapOrigin, Object, ObjectError, rels_of};
+use crate::object::elf::Rel;
+use crate::object::{Declared, Map, MapOrigin, Object, ObjectError, SortedRels, rels_of};
 
 /// Why a struct_ops table does not fit the kernel. Members are numbered in the object's struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,17 +143,9 @@ impl<'t> Tables<'t> {
     }
 
     /// The program that a table has at byte `offset` of its struct.
-    fn program_at(
-        &self,
-        rels: Rels<'_>,
-        is_sorted: bool,
-        map: &Map,
-        offset: u32,
-    ) -> Result<Option<usize>, StructOpsError> {
+    fn program_at(&self, rels: SortedRels<'_>, map: &Map, offset: u32) -> Result<Option<usize>, StructOpsError> {
         let place = map.section_offset().saturating_add(u64::from(offset));
-        let first = if is_sorted { rels.lower_bound(place) } else { 0 };
-        let mut after = (first..rels.len()).map_while(|number| rels.get(number));
-        let rel = after.find(|rel| is_sorted || rel.offset == place).filter(|rel| rel.offset == place);
+        let rel = rels.range(place, place.saturating_add(1)).next();
         rel.map(|rel| self.program(rel)).transpose()
     }
 
@@ -200,8 +192,7 @@ impl<'t> Tables<'t> {
         mut each: impl FnMut(u32, u32, Content<'_>) -> Result<(), StructOpsError>,
     ) -> Result<(), StructOpsError> {
         let data = map.initial_data(self.object);
-        let rels = rels_of(self.object, map.section())?;
-        let is_sorted = rels.is_sorted();
+        let rels = SortedRels::new(rels_of(self.object, map.section())?);
         let local = self.local.get(map.definition())?;
         let target = self.kernel.get(ops.type_id)?;
         for (number, member) in (0u32..).zip(local.members()) {
@@ -210,7 +201,7 @@ impl<'t> Tables<'t> {
             let start = to_usize(byte_offset);
             // A section of zeros only may be left out of the file.
             let bytes = data.get(start..start.saturating_add(to_usize(local_size))).unwrap_or(&[]);
-            let program = self.program_at(rels, is_sorted, map, byte_offset)?;
+            let program = self.program_at(rels, map, byte_offset)?;
             let name = self.local.string(member.name_off)?;
             let Some((target_number, other)) = self.counterpart(&target, name) else {
                 if bytes.iter().any(|&byte| byte != 0) {

@@ -130,6 +130,10 @@ const IMAGES: [(&str, &str); 7] = [
 
 const VMLINUX: &CStr = c"/sys/kernel/btf/vmlinux";
 
+/// Bytes that sysfs hands out at a time, where pages have so many: reading through a larger window takes as many system
+/// calls.
+pub(crate) const PIECE: usize = 4 << 10;
+
 const MAX_BYTES: usize = 256 << 20;
 
 /// What `open` makes of the first image of the running kernel that has BTF.

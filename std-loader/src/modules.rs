@@ -13,9 +13,6 @@ use crate::kernel::{self, KernelBtf, KernelBtfError, Pieces, StreamedBtf};
 use crate::list::Bytes;
 use crate::sys::Errno;
 
-/// Bytes of the window through which modules are looked at, on the stack: sysfs hands out as many at a time.
-const WINDOW: usize = 4096;
-
 /// Names of modules, by their numbers from 1.
 #[derive(Clone, Copy, Default)]
 pub struct ModuleNames<'n>(&'n [u8]);
@@ -144,7 +141,7 @@ impl<'p> Modules<'p> {
         searched: &Searched<'_>,
         source: ModuleSource<'p>,
     ) -> Result<Self, Errno> {
-        let mut window = [0; WINDOW];
+        let mut window = [0; kernel::PIECE];
         // Made for the first module: it passes over all of the kernel's names.
         let (mut of_kernel, mut sieve) = (Some((kernel, &mut window)), None);
         let mut may_answer = |module: Result<StreamedBtf, KernelBtfError>| {

@@ -14,13 +14,12 @@ use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, PrepareError, Prepared, Searched};
 use corelo_core::tailor::{self, StreamError};
 
-use crate::kernel::{KernelBtf, KernelBtfError, LeanBtf, Pieces, Source, StreamedBtf};
+use crate::kernel::{KernelBtf, KernelBtfError, LeanBtf, PIECE, Pieces, Source, StreamedBtf};
 use crate::modules::{ModuleError, ModuleSource, Modules, ModulesError};
 use crate::sys::Errno;
 
-/// Bytes of the window over BTF that is read piece by piece, where the caller does not say. sysfs hands out 4 KiB at a time
-/// where pages have so many: a larger window takes as many system calls.
-pub const WINDOW: usize = 4 << 10;
+/// Bytes of the window over BTF that is read piece by piece, where the caller does not say.
+pub const WINDOW: usize = PIECE;
 
 /// How the kernel's BTF is come by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

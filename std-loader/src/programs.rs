@@ -8,7 +8,8 @@
 use core::fmt;
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
+
+use rustix::fs::{Access, access};
 
 use crate::maps::kernel_name;
 use crate::memlock::{Memlock, raised_after};
@@ -298,8 +299,8 @@ fn explained(failure: LoadFailure, spec: &ProgramSpec<'_>, has_jit: impl Fn() ->
 
 /// The switch is there on every kernel with a JIT; where there is no /proc, nothing is known.
 fn has_jit() -> bool {
-    let core = Path::new("/proc/sys/net/core");
-    core.join("bpf_jit_enable").exists() || !core.exists()
+    let exists = |path: &CStr| access(path, Access::EXISTS).is_ok();
+    exists(c"/proc/sys/net/core/bpf_jit_enable") || !exists(c"/proc/sys/net/core")
 }
 
 /// Loads a BTF blob.

@@ -70,6 +70,14 @@ pub struct Symbol {
     pub section: u16,
 }
 
+impl Symbol {
+    /// A global one of default visibility.
+    #[must_use]
+    pub fn global(name: &str, section: u16, value: u64, size: u64, sym_type: SymType) -> Self {
+        Self { name: name.to_owned(), value, size, bind: Bind::Global, sym_type, other: 0, section }
+    }
+}
+
 /// A section to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {

@@ -241,16 +241,6 @@ impl ObjectBuilder {
         let mut ext = self.ext.clone();
         let mut elf = ElfBuilder::new(self.endian);
         let mut symbols: Vec<(String, usize)> = Vec::new();
-        let global = |name: &str, section: u16, value: u64, size: u64, sym_type: SymType| Symbol {
-            name: name.to_owned(),
-            value,
-            size,
-            bind: Bind::Global,
-            sym_type,
-            other: 0,
-            section,
-        };
-
         let mut int = None;
         if self.functions.iter().any(|f| f.typed) || !self.maps.is_empty() {
             int = Some(btf.int("int", 4, IntEncoding::Signed));
@@ -264,7 +254,7 @@ impl ObjectBuilder {
             for f in self.functions.iter().filter(|f| &f.section == name) {
                 let symbol = Symbol {
                     bind: f.bind,
-                    ..global(&f.name, index, u64::from(f.insn_off), u64::from(f.byte_size), SymType::Func)
+                    ..Symbol::global(&f.name, index, u64::from(f.insn_off), u64::from(f.byte_size), SymType::Func)
                 };
                 symbols.push((f.name.clone(), elf.symbol(symbol)));
                 if let (true, Some(int)) = (f.typed, int) {
@@ -294,7 +284,8 @@ impl ObjectBuilder {
             let data = vec![0; self.maps.len() * 32];
             let index = elf.section(Section::progbits(".maps", SHF_ALLOC | SHF_WRITE, data));
             for (i, (name, _)) in self.maps.iter().enumerate() {
-                symbols.push((name.clone(), elf.symbol(global(name, index, i as u64 * 32, 32, SymType::Object))));
+                symbols
+                    .push((name.clone(), elf.symbol(Symbol::global(name, index, i as u64 * 32, 32, SymType::Object))));
             }
         }
         if !self.legacy_maps.is_empty() {
@@ -306,7 +297,7 @@ impl ObjectBuilder {
             }
             let index = elf.section(Section::progbits("maps", SHF_ALLOC | SHF_WRITE, data));
             for (name, offset, size) in places {
-                symbols.push((name.clone(), elf.symbol(global(name, index, offset, size, SymType::Object))));
+                symbols.push((name.clone(), elf.symbol(Symbol::global(name, index, offset, size, SymType::Object))));
             }
         }
         for section in &self.data {
@@ -314,13 +305,14 @@ impl ObjectBuilder {
             let index = elf.section(section.clone());
             let is_its_symbol = |r: &&CodeReference| r.insn_off == u32::MAX && r.section == section.name;
             for r in self.references.iter().filter(is_its_symbol) {
-                symbols.push((r.symbol.clone(), elf.symbol(global(&r.symbol, index, 0, size, SymType::Object))));
+                symbols
+                    .push((r.symbol.clone(), elf.symbol(Symbol::global(&r.symbol, index, 0, size, SymType::Object))));
             }
         }
         for r in self.references.iter().filter(|r| r.insn_off != u32::MAX) {
             let known = symbols.iter().find(|(name, _)| *name == r.symbol).map(|&(_, handle)| handle);
             let handle = known.unwrap_or_else(|| {
-                let handle = elf.symbol(global(&r.symbol, 0, 0, 0, SymType::NoType));
+                let handle = elf.symbol(Symbol::global(&r.symbol, 0, 0, 0, SymType::NoType));
                 symbols.push((r.symbol.clone(), handle));
                 handle
             });

@@ -10,7 +10,7 @@ use corelo_core::relo::TargetFault;
 use corelo_core::relo::resolve::Verdict;
 use corelo_core::tailor::{SliceSource, StreamError, TailorError, minimal, stream};
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding, Member};
-use corelo_tests::elf_builder::{Bind, ElfBuilder, Section, SymType, Symbol};
+use corelo_tests::elf_builder::{ElfBuilder, Section, SymType, Symbol};
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::{Fixture, fixture, fixtures};
 use corelo_tests::insn::Insn;
@@ -334,18 +334,9 @@ fn tables(places: &[u64]) -> Vec<u8> {
     let text = elf.section(Section::progbits("struct_ops/one", 6, code));
     let data = elf.section(Section::progbits(".struct_ops", 3, vec![0; 16 * places.len()]));
     elf.section(Section::progbits(".BTF", 0, btf.build()));
-    let symbol = |name: String, value: u64, size: u64, sym_type: SymType, section: u16| Symbol {
-        name,
-        value,
-        size,
-        bind: Bind::Global,
-        sym_type,
-        other: 0,
-        section,
-    };
     for (number, (&place, name)) in (0u64..).zip(places.iter().zip(&names)) {
-        elf.symbol(symbol(name.clone(), place, 16, SymType::Object, data));
-        let function = elf.symbol(symbol(format!("f{number}"), number * 8, 8, SymType::Func, text));
+        elf.symbol(Symbol::global(name, data, place, 16, SymType::Object));
+        let function = elf.symbol(Symbol::global(&format!("f{number}"), text, number * 8, 8, SymType::Func));
         elf.relocation(data, place + 8 * (number % 2), function, 2);
     }
     elf.build()

@@ -150,6 +150,10 @@ pub(crate) struct SortedRels<'obj> {
 }
 
 impl<'obj> SortedRels<'obj> {
+    pub(crate) fn new(rels: Rels<'obj>) -> Self {
+        Self { is_sorted: rels.is_sorted(), rels }
+    }
+
     /// The entries whose offset lies in `start..end`, in bytes.
     pub(crate) fn range(self, start: u64, end: u64) -> impl Iterator<Item = Rel> + use<'obj> {
         let (first, past) = if self.is_sorted {

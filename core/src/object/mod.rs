@@ -17,8 +17,8 @@ mod variables;
 
 pub use error::ObjectError;
 pub use externs::{Extern, ExternKind};
-pub(crate) use functions::CodeSection;
 pub use functions::Function;
+pub(crate) use functions::{CodeSection, SortedRels};
 pub(crate) use map::{ARENA, ARENA_SECTION};
 pub use map::{DataSection, Map, MapOrigin, Pinning};
 pub(crate) use slots::rels_of;

@@ -212,7 +212,7 @@ fn mark_object<'t>(
     if !is_second_look {
         for query in needs.others() {
             for candidate in answers(query.owner()) {
-                Walk::answer(marks, query, candidate.id, &walks_left)?;
+                Walk::answer(marks, candidate.id, &walks_left)?;
             }
         }
     }

@@ -314,7 +314,7 @@ impl<'n> Job<'n> {
                     continue;
                 }
                 match self.needs.decisions_of(query.owner()) {
-                    [] => Walk::answer(graph, query, ty.id(), &self.left)?,
+                    [] => Walk::answer(graph, ty.id(), &self.left)?,
                     run => Walk::decisions(graph, self.needs, run, ty.id(), &self.left)?,
                 }
             }

@@ -9,7 +9,6 @@ use core::cell::Cell;
 use super::needs::{Needs, is_open};
 use crate::arena::ArenaFull;
 use crate::btf::ext::ReloKind;
-use crate::btf::lookup::Query;
 use crate::btf::strings::same_essential;
 use crate::btf::{Kind, Type, TypeId, Types};
 use crate::limits::{MAX_ACCESS_STEPS, MAX_CHAIN, MAX_COMPARISONS, MAX_TYPE_DEPTH};
@@ -67,7 +66,7 @@ impl<'g, 't, G: Graph<'t>> Walk<'g, G> {
     }
 
     /// Notes what a query that is not about a root type needs of its answer.
-    pub(super) fn answer(graph: &'g mut G, _query: &Query, id: TypeId, all_left: &'g Cell<u32>) -> Noted {
+    pub(super) fn answer(graph: &'g mut G, id: TypeId, all_left: &'g Cell<u32>) -> Noted {
         let mut walk = Walk::new(graph, all_left);
         let Some(ty) = walk.graph.get(id)? else { return Ok(()) };
         if !ty.kind().is_composite() {
