@@ -1,6 +1,7 @@
 //! Programs attached as their sections say, one link to many functions: whole objects on the running kernel.
 //!
-//! Needs root and bpf(2): without them each test says that it is skipped, and fails instead where CORELO_REQUIRE_KERNEL=1.
+//! Needs root and bpf(2): without them each test says what the kernel refuses and is skipped, and fails instead where
+//! CORELO_REQUIRE_KERNEL=1 and a plain kernel has it.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -11,25 +12,11 @@ use corelo_core::prepare::{Options, prepare};
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::links::{Link, LinkError, Multi};
 use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::maps::{self, Map, MapSpec, Memlock, map_type};
+use corelo_loader::maps::Map;
 use corelo_loader::programs::GrowingLog;
 use corelo_loader::symbols::{self, SymbolError};
 use corelo_loader::sys::Errno;
-
-fn missing(why: &str) {
-    let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
-    assert!(!required, "CORELO_REQUIRE_KERNEL=1 and {why}");
-    println!("skipped: {why}");
-}
-
-fn has_kernel() -> bool {
-    let spec = MapSpec { map_type: map_type::ARRAY, key_size: 4, value_size: 4, max_entries: 1, ..MapSpec::default() };
-    let made = maps::create(&spec, Memlock::RaiseIfRefused);
-    if let Err(errno) = &made {
-        missing(&format!("bpf(2) does not make a map: {errno}"));
-    }
-    made.is_ok()
-}
+use corelo_tests::kernel::{Feature, has, not_here};
 
 /// A loaded object, as far as the tests ask.
 struct Loaded<'l>(&'l Collection<'l, 'l>);
@@ -86,20 +73,31 @@ fn call_both() {
     assert_eq!(black_box(corelo_probed_two(black_box(5))), 82);
 }
 
-/// Whether the kernel has links of this kind; says so where it has none.
+/// The link, where the kernel has links of this kind; where it has none, that is what is said.
 fn attached(multi: Multi, link: Result<Option<Link>, LinkError>) -> Option<Link> {
-    match link {
-        Err(error @ LinkError::NoMulti { multi: missed, .. }) if missed == multi => {
-            missing(&error.to_string());
-            None
-        }
-        link => Some(link.unwrap().expect("the section names a target")),
+    let feature = match multi {
+        Multi::Kprobe => Feature::KprobeMulti,
+        Multi::KprobeSession => Feature::KprobeSession,
+        Multi::Uprobe => Feature::UprobeMulti,
+        Multi::UprobeSession => Feature::UprobeSession,
+    };
+    if has(&[feature]) {
+        return Some(link.unwrap().expect("the section names a target"));
     }
+    let is_said = match &link {
+        Err(LinkError::NoMulti { multi: missed, .. }) => *missed == multi,
+        // What lists the kernel's functions may be missing too, and is looked at before.
+        Err(LinkError::NoTracefs | LinkError::Lockdown { .. }) => true,
+        Err(LinkError::File { file, .. }) => *file == "available_filter_functions",
+        _ => false,
+    };
+    assert!(is_said, "{link:?}");
+    None
 }
 
 #[test]
 fn many_functions_of_this_program() {
-    if !has_kernel() {
+    if !has(&[Feature::Bpf]) {
         return;
     }
     load("obj_uprobe_multi", |loaded| {
@@ -130,25 +128,17 @@ fn many_functions_of_this_program() {
 
 #[test]
 fn a_library_without_its_directory() {
-    if !has_kernel() {
+    if !has(&[Feature::Bpf]) {
         return;
     }
-    if let Err(errno) = symbols::find_file(Path::new("libc.so.6")) {
-        println!("skipped: no libc.so.6 in the system's directories (musl, or another layout): {errno}");
-        return;
+    if !std::fs::read_to_string("/proc/self/maps").unwrap().contains("libc.so.6") {
+        return not_here("functions of glibc", "this program is linked statically or with another C library");
     }
+    assert!(symbols::find_file(Path::new("libc.so.6")).is_ok());
     load("obj_uprobe_multi", |loaded| {
         let many = attached(Multi::Uprobe, loaded.attach("in_library"));
-        let one = match loaded.attach("one_in_library") {
-            Err(error @ (LinkError::NoProbes | LinkError::NoTracefs)) => {
-                missing(&error.to_string());
-                None
-            }
-            link => link.unwrap(),
-        };
-        // The test itself may be linked with another C library.
-        let status = std::process::Command::new("/bin/sh").args(["-c", "exit 0"]).status().unwrap();
-        assert!(status.success());
+        let one = loaded.attach("one_in_library");
+        let one = has(&[Feature::Uprobes]).then(|| one.unwrap().expect("the section names a target"));
         assert!(std::os::unix::process::parent_id() > 0);
         println!("getppid: {} and {}", loaded.hits(3), loaded.hits(4));
         assert!(many.is_none() || loaded.hits(3) > 0);
@@ -158,7 +148,7 @@ fn a_library_without_its_directory() {
 
 #[test]
 fn many_functions_of_the_kernel() {
-    if !has_kernel() {
+    if !has(&[Feature::Bpf]) {
         return;
     }
     load("obj_kprobe_multi", |loaded| {
@@ -169,25 +159,10 @@ fn many_functions_of_the_kernel() {
             ("by_session", 3, Multi::KprobeSession),
             ("by_many", 4, Multi::Kprobe),
         ] {
-            match loaded.attach(name) {
-                // A kernel without these links, or one that does not let its functions be listed, is what this machine may
-                // have: the boots of other kernels cover them.
-                Err(
-                    error @ (LinkError::NoMulti { .. }
-                    | LinkError::NoTracefs
-                    | LinkError::Lockdown { .. }
-                    | LinkError::File { file: "available_filter_functions", .. }),
-                ) => {
-                    assert!(!matches!(error, LinkError::NoMulti { multi: missed, .. } if missed != multi), "{error}");
-                    println!("{name}: {error}");
-                }
-                link => {
-                    let link = link.unwrap().expect("the section names a target");
-                    assert!(std::process::Command::new("/bin/true").status().unwrap().success());
-                    assert!(loaded.hits(counter) > 0, "{name}");
-                    drop(link);
-                }
-            }
+            let Some(link) = attached(multi, loaded.attach(name)) else { continue };
+            assert!(std::process::Command::new("/bin/true").status().unwrap().success());
+            assert!(loaded.hits(counter) > 0, "{name}");
+            drop(link);
         }
         assert!(loaded.attach("by_hand").unwrap().is_none());
     });
@@ -195,26 +170,22 @@ fn many_functions_of_the_kernel() {
 
 #[test]
 fn system_calls_by_name() {
-    if !has_kernel() {
+    if !has(&[Feature::Bpf]) {
         return;
     }
     load("obj_ksyscall", |loaded| {
         let links = ["on_entry", "on_return"].map(|name| (name, loaded.attach(name)));
         for (counter, (name, link)) in links.iter().enumerate() {
-            match link {
-                // Built without kprobes: the boots of other kernels cover them.
-                Err(error @ (LinkError::NoProbes | LinkError::NoTracefs)) => println!("{name}: {error}"),
-                Err(error) => panic!("{name}: {error}"),
-                Ok(link) => {
-                    assert!(link.is_some(), "{name}");
-                    assert!(std::process::Command::new("/bin/true").status().unwrap().success());
-                    assert!(loaded.hits(counter as u32) > 0, "{name}");
-                }
+            if !has(&[Feature::Kprobes]) {
+                assert!(matches!(link, Err(LinkError::NoProbes | LinkError::NoTracefs)), "{name}: {link:?}");
+                continue;
             }
+            assert!(matches!(link, Ok(Some(_))), "{name}: {link:?}");
+            assert!(std::process::Command::new("/bin/true").status().unwrap().success());
+            assert!(loaded.hits(counter as u32) > 0, "{name}");
         }
         let absent = loaded.attach("absent").map(|_| ());
-        let known = matches!(absent, Err(LinkError::NoSyscall | LinkError::NoProbes | LinkError::NoTracefs));
-        assert!(known, "{absent:?}");
+        assert!(matches!(absent, Err(LinkError::NoSyscall | LinkError::NoProbes | LinkError::NoTracefs)), "{absent:?}");
         assert!(loaded.attach("by_hand").unwrap().is_none());
     });
 }

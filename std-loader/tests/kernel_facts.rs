@@ -1,7 +1,7 @@
 //! What the running kernel and the machine's files say of themselves: features, symbols, configuration, functions to probe.
 //!
-//! Needs root and bpf(2) for the most part: without them a test says that it is skipped, and fails instead where
-//! CORELO_REQUIRE_KERNEL=1.
+//! Needs root and bpf(2) for the most part: without them a test says what the kernel refuses and is skipped, and fails instead
+//! where CORELO_REQUIRE_KERNEL=1 and a plain kernel has it.
 
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,29 +11,29 @@ use std::path::Path;
 use corelo_loader::features::{Feature, Features, Support};
 use corelo_loader::kallsyms::{self, Address, Found, KallsymsError};
 use corelo_loader::kconfig::{self, ConfigFile, KconfigError, KconfigType, Wanted};
+use corelo_loader::links::Link;
 use corelo_loader::links::uprobe::{Uprobe, attach};
-use corelo_loader::links::{Link, LinkError};
 use corelo_loader::maps::{self, Map, MapFd, MapSpec, Memlock, map_type};
 use corelo_loader::programs::{ProgramSpec, load_program};
 use corelo_loader::symbols::{self, SymbolError};
 use corelo_loader::version::KernelVersion;
+use corelo_tests::kernel::{self, has, not_here, skip};
 
-fn missing(why: &str) {
-    assert!(
-        std::env::var_os("CORELO_REQUIRE_KERNEL").is_none_or(|value| value != "1"),
-        "CORELO_REQUIRE_KERNEL=1 and {why}"
-    );
-    println!("skipped: {why}");
+/// An array of one u64.
+fn array() -> MapFd {
+    let spec = MapSpec { map_type: map_type::ARRAY, key_size: 4, value_size: 8, max_entries: 1, ..MapSpec::default() };
+    maps::create(&spec, Memlock::RaiseIfRefused).unwrap()
 }
 
-/// An array of one u64, where bpf(2) makes one.
-fn array() -> Option<MapFd> {
-    let spec = MapSpec { map_type: map_type::ARRAY, key_size: 4, value_size: 8, max_entries: 1, ..MapSpec::default() };
-    match maps::create(&spec, Memlock::RaiseIfRefused) {
-        Ok(map) => Some(map),
-        Err(errno) => {
-            missing(&format!("bpf(2) does not make a map: {errno}"));
-            None
+/// What tests ask the kernel for, each asked here: a plain kernel of this version has what it always has, and the rest is said.
+#[test]
+fn what_a_plain_kernel_has() {
+    if !has(&[kernel::Feature::Bpf]) {
+        return;
+    }
+    for feature in kernel::Feature::ALL {
+        if has(&[*feature]) {
+            println!("{feature}: there");
         }
     }
 }
@@ -45,7 +45,7 @@ fn version(text: &str) -> KernelVersion {
 
 #[test]
 fn features_of_the_running_kernel() {
-    if array().is_none() {
+    if !has(&[kernel::Feature::Bpf]) {
         return;
     }
     let features = Features::default();
@@ -65,15 +65,15 @@ fn features_of_the_running_kernel() {
 fn kernel_symbols_in_one_pass() {
     let names: [&[u8]; 3] = [b"_text", b"no_such_symbol_at_all", b"schedule"];
     let mut found = [Found::default(); 3];
-    match kallsyms::lookup(&names, &mut found) {
-        Ok(()) => {}
-        Err(error @ (KallsymsError::Hidden | KallsymsError::Open(_))) => {
-            return missing(&format!("{error}"));
-        }
-        Err(error) => panic!("{error}"),
-    }
     let mut text = String::new();
-    std::fs::File::open("/proc/kallsyms").unwrap().read_to_string(&mut text).unwrap();
+    let read = std::fs::File::open("/proc/kallsyms").and_then(|mut file| file.read_to_string(&mut text));
+    let hidden = text.lines().all(|line| line.starts_with("00000000"));
+    match (kallsyms::lookup(&names, &mut found), read) {
+        (Ok(()), Ok(_)) => {}
+        (Err(KallsymsError::Open(_)), Err(error)) => return skip("read /proc/kallsyms", &error.to_string()),
+        (Err(KallsymsError::Hidden), Ok(_)) if hidden => return skip("see addresses", "the kernel hides them"),
+        other => panic!("{other:?}"),
+    }
     for (name, found) in names.iter().zip(found) {
         let name = std::str::from_utf8(name).unwrap();
         let line = text.lines().find(|line| line.split_whitespace().nth(2) == Some(name));
@@ -105,12 +105,11 @@ fn case_28_hidden_addresses() {
     };
     let restricted = number("/proc/sys/kernel/kptr_restrict");
     if restricted == 0 && number("/proc/sys/kernel/perf_event_paranoid") <= 1 {
-        return missing("this kernel shows its addresses to everyone");
+        return not_here("hidden addresses", "this kernel shows its addresses to everyone");
     }
-    let runs =
-        std::process::Command::new("/proc/self/exe").arg("--list").output().is_ok_and(|output| output.status.success());
-    if !runs {
-        return missing("this program runs in an emulator, which the kernel does not start for its children");
+    match std::process::Command::new("/proc/self/exe").arg("--list").output() {
+        Ok(output) if output.status.success() => {}
+        _ => return skip("start this program again", "it runs in an emulator, which the kernel does not start for it"),
     }
     let mut child = std::process::Command::new("/proc/self/exe");
     child
@@ -130,7 +129,7 @@ fn configuration_of_the_running_kernel() {
     let mut lines = Vec::new();
     let file = kconfig::each(&mut |name, value| lines.push((name.to_vec(), value.to_vec()))).unwrap();
     let Some(file) = file else {
-        return missing("there is neither /proc/config.gz nor /boot/config-RELEASE");
+        return not_here("kernel configuration", "there is neither /proc/config.gz nor /boot/config-RELEASE");
     };
     let text = match file {
         ConfigFile::Boot => {
@@ -204,7 +203,7 @@ fn insn(opcode: u8, dst: u8, src: u8, offset: i16, imm: i32) -> [u8; 8] {
 }
 
 /// A uprobe that counts in the array's element.
-fn count_calls(map: &MapFd, path: &Path, offset: u64) -> Option<Link> {
+fn count_calls(map: &MapFd, path: &Path, offset: u64) -> Link {
     let insns = [
         // *(u32 *)(r10 - 4) = 0; r0 = lookup(map, r10 - 4)
         insn(0x62, 10, 0, -4, 0),
@@ -223,13 +222,7 @@ fn count_calls(map: &MapFd, path: &Path, offset: u64) -> Option<Link> {
     // BPF_PROG_TYPE_KPROBE.
     let program = load_program(&ProgramSpec::new(2), insns.as_flattened(), &mut &mut [][..]).unwrap();
     let uprobe = Uprobe { path, offset, ref_ctr_offset: 0, returns: false, pid: Some(std::process::id()), cookie: 0 };
-    match attach(program.as_fd(), uprobe) {
-        Err(LinkError::NoProbes | LinkError::NoTracefs) => {
-            missing("no uprobes");
-            None
-        }
-        link => Some(link.unwrap()),
-    }
+    attach(program.as_fd(), uprobe).unwrap()
 }
 
 fn counted(map: &MapFd) -> u64 {
@@ -242,10 +235,11 @@ fn a_uprobe_on_a_function_of_this_program() {
     let symbol = own_symbol();
     let offset = symbols::function_offset(&exe, &symbol).unwrap();
     assert_eq!(symbols::function_offset(&exe, &symbol[..symbol.len() - 1]), Err(SymbolError::Missing));
-    let Some(map) = array() else { return };
-    let Some(link) = count_calls(&map, &exe, offset) else {
+    if !has(&[kernel::Feature::Bpf, kernel::Feature::Uprobes]) {
         return;
-    };
+    }
+    let map = array();
+    let link = count_calls(&map, &exe, offset);
     for value in 0..5 {
         assert_eq!(probed_by_its_symbol(value), value + 1);
     }
@@ -257,20 +251,17 @@ fn a_uprobe_on_a_function_of_this_program() {
 
 #[test]
 fn a_uprobe_on_a_function_of_a_library() {
-    let Ok(library) = symbols::find_file(Path::new("libc.so.6")) else {
-        println!("skipped: no libc.so.6 in the system's directories");
-        return;
-    };
     if !std::fs::read_to_string("/proc/self/maps").unwrap().contains("libc.so.6") {
-        println!("skipped: this program is linked statically");
+        return not_here("functions of glibc", "this program is linked statically or with another C library");
+    }
+    if !has(&[kernel::Feature::Bpf, kernel::Feature::Uprobes]) {
         return;
     }
-    let Some(map) = array() else { return };
+    let library = symbols::find_file(Path::new("libc.so.6")).unwrap();
+    let map = array();
     // Nobody else in this program asks for it.
     let offset = symbols::function_offset(library.as_path(), "getppid").unwrap();
-    let Some(_link) = count_calls(&map, library.as_path(), offset) else {
-        return;
-    };
+    let _link = count_calls(&map, library.as_path(), offset);
     for _ in 0..3 {
         assert_ne!(std::os::unix::process::parent_id(), 0);
     }

@@ -1,7 +1,7 @@
 //! Maps, programs, rings, links and pins on the running kernel, with instructions put together by hand.
 //!
-//! Needs root and bpf(2): without them each test says that it is skipped, and fails instead where
-//! CORELO_REQUIRE_KERNEL=1.
+//! Needs root and bpf(2): without them, or without what a test needs beyond, it says what the kernel refuses and is skipped, and
+//! fails instead where CORELO_REQUIRE_KERNEL=1 and a plain kernel has it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,8 @@ use corelo_loader::pin::{self, PinError, Property};
 use corelo_loader::programs::{self, GrowingLog, ProgramSpec, TestRun, load_program};
 use corelo_loader::ring_buffer::{RingBuffer, RingError, RingSet};
 use corelo_loader::sys::{Errno, page_size};
+use corelo_tests::kernel::bpf::Mounted;
+use corelo_tests::kernel::{Feature, has, not_here, skip};
 
 const SOCKET_FILTER: u32 = 1;
 const TRACEPOINT: u32 = 5;
@@ -43,23 +45,14 @@ fn open_fds() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-fn missing(why: &str) {
-    assert!(
-        std::env::var_os("CORELO_REQUIRE_KERNEL").is_none_or(|value| value != "1"),
-        "CORELO_REQUIRE_KERNEL=1 and {why}"
-    );
-    println!("skipped: {why}");
+fn kernel() -> Option<Kernel> {
+    kernel_with(&[])
 }
 
-fn kernel() -> Option<Kernel> {
+/// A kernel that refuses none of these either.
+fn kernel_with(features: &[Feature]) -> Option<Kernel> {
     let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    match hash(1).map(drop) {
-        Ok(()) => Some(Kernel { _alone: alone, fds: open_fds() }),
-        Err(errno) => {
-            missing(&format!("bpf(2) does not make a map: {errno}"));
-            None
-        }
-    }
+    (has(&[Feature::Bpf]) && has(features)).then(|| Kernel { _alone: alone, fds: open_fds() })
 }
 
 fn hash(max_entries: u32) -> Result<MapFd, Errno> {
@@ -213,7 +206,7 @@ fn arrays_are_mapped_and_frozen() {
 
 #[test]
 fn case_32_ring_buffers_wrap_and_a_second_reader_goes_on() {
-    let Some(_kernel) = kernel() else { return };
+    let Some(_kernel) = kernel_with(&[Feature::RingBuffers]) else { return };
     let fd = create(map_type::RINGBUF, 0, 0, 1).unwrap();
     let program = load(SOCKET_FILTER, &ring_output(fd.as_fd(), 77));
     let mut ring = RingBuffer::new(fd.as_fd()).unwrap();
@@ -247,7 +240,7 @@ fn case_32_ring_buffers_wrap_and_a_second_reader_goes_on() {
 
 #[test]
 fn several_rings_behind_one_epoll() {
-    let Some(_kernel) = kernel() else { return };
+    let Some(_kernel) = kernel_with(&[Feature::RingBuffers]) else { return };
     let fds = [0, 1, 2].map(|_| create(map_type::RINGBUF, 0, 0, 4096).unwrap());
     let programs = [0, 1, 2].map(|i| load(SOCKET_FILTER, &ring_output(fds[i].as_fd(), i as i32)));
     let mut rings = [0, 1, 2].map(|i: usize| RingBuffer::new(fds[i].as_fd()).unwrap());
@@ -276,7 +269,7 @@ fn several_rings_behind_one_epoll() {
 
 #[test]
 fn case_36_perf_buffers_count_what_they_lose() {
-    let Some(_kernel) = kernel() else { return };
+    let Some(_kernel) = kernel_with(&[Feature::BoundMaps]) else { return };
     let fd = create(map_type::PERF_EVENT_ARRAY, 4, 4, 0).unwrap();
     assert_eq!(fd.max_entries(), corelo_loader::cpus::possible_count().unwrap());
     // A raw tracepoint program with a test run: perf_event_output(ctx, map, this CPU, 12 bytes).
@@ -380,7 +373,7 @@ fn case_30_a_failing_program_has_its_log_and_its_errno() {
 
 #[test]
 fn programs_know_their_maps() {
-    let Some(_kernel) = kernel() else { return };
+    let Some(_kernel) = kernel_with(&[Feature::RingBuffers, Feature::BoundMaps]) else { return };
     let fd = create(map_type::RINGBUF, 0, 0, 4096).unwrap();
     let program = load(SOCKET_FILTER, &ring_output(fd.as_fd(), 1));
     let mut ids = [0; 4];
@@ -393,7 +386,7 @@ fn programs_know_their_maps() {
 
 #[test]
 fn a_syscall_program_writes_to_its_context() {
-    let Some(_kernel) = kernel() else { return };
+    let Some(_kernel) = kernel_with(&[Feature::SyscallPrograms]) else { return };
     let spec = ProgramSpec {
         flags: 1 << 4, // BPF_F_SLEEPABLE
         ..ProgramSpec::new(SYSCALL)
@@ -409,7 +402,7 @@ fn a_syscall_program_writes_to_its_context() {
 
 #[test]
 fn an_xdp_program_gets_its_packet_back() {
-    let Some(_kernel) = kernel() else { return };
+    let Some(_kernel) = kernel_with(&[Feature::XdpLinks]) else { return };
     let spec = ProgramSpec {
         expected_attach_type: links::attach_type::XDP,
         attach_type_optional: true,
@@ -462,13 +455,10 @@ fn start_a_process() {
 
 #[test]
 fn tracepoints() {
-    let Some(_kernel) = kernel() else { return };
+    let Some(_kernel) = kernel_with(&[Feature::Tracefs]) else { return };
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let program = load(TRACEPOINT, &counter(&map));
-    let link = match links::tracepoint::attach(program.as_fd(), "sched", "sched_process_exec", 0) {
-        Err(LinkError::NoTracefs) => return missing("tracefs is not mounted"),
-        link => link.unwrap(),
-    };
+    let link = links::tracepoint::attach(program.as_fd(), "sched", "sched_process_exec", 0).unwrap();
     start_a_process();
     let seen = counted(&map);
     assert!(seen >= 1);
@@ -512,20 +502,18 @@ fn software_clock_samples() {
 
 #[test]
 fn case_35_cgroup_directories_of_version_1_are_named() {
-    let Some(_kernel) = kernel() else { return };
+    let Some(_kernel) = kernel_with(&[Feature::Cgroup2]) else { return };
     let not = links::cgroup::open(Path::new("/proc"));
     assert_eq!(not.unwrap_err(), LinkError::NotCgroup);
     if Path::new("/sys/fs/cgroup/memory").is_dir() {
         let old = links::cgroup::open(Path::new("/sys/fs/cgroup/memory"));
         assert_eq!(old.unwrap_err(), LinkError::CgroupV1);
     } else {
-        println!("skipped in part: no cgroup v1 directory here");
+        not_here("a directory of cgroup version 1", "there is no /sys/fs/cgroup/memory");
     }
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
-    let Some(root) = mounts.lines().find(|line| line.contains(" cgroup2 ")).and_then(|line| line.split(' ').nth(1))
-    else {
-        return missing("no cgroup2 is mounted");
-    };
+    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2")).unwrap();
+    let root = mount.split(' ').nth(1).unwrap();
     // BPF_PROG_TYPE_CGROUP_SKB, ingress: lets everything pass.
     let program = load(8, &[mov(0, 1), exit()].concat());
     let order = links::tcx::Order::Append;
@@ -534,27 +522,26 @@ fn case_35_cgroup_directories_of_version_1_are_named() {
 }
 
 /// A bpf file system of this test's own.
-struct BpfFs(tempfile::TempDir);
+struct BpfFs {
+    // In this order: it is unmounted before its directory is removed.
+    _mounted: Mounted,
+    dir: tempfile::TempDir,
+}
 
 impl BpfFs {
     fn mount() -> Option<BpfFs> {
         let dir = tempfile::tempdir().unwrap();
-        let mounted = std::process::Command::new("mount").args(["-t", "bpf", "bpf"]).arg(dir.path()).status();
-        if mounted.is_ok_and(|status| status.success()) {
-            return Some(BpfFs(dir));
+        match Mounted::new("bpf", dir.path()) {
+            Ok(mounted) => Some(BpfFs { _mounted: mounted, dir }),
+            Err(error) => {
+                skip("mount a bpf file system", &error.to_string());
+                None
+            }
         }
-        missing("a bpf file system cannot be mounted");
-        None
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-}
-
-impl Drop for BpfFs {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+        self.dir.path().join(name)
     }
 }
 
@@ -639,11 +626,8 @@ fn a_pinned_link_outlives_its_owner() {
 
 #[test]
 fn the_kernels_btf() {
-    let Some(_kernel) = kernel() else { return };
-    let btf = match KernelBtf::open() {
-        Err(KernelBtfError::Missing) => return missing("this kernel has no BTF"),
-        btf => btf.unwrap(),
-    };
+    let Some(_kernel) = kernel_with(&[Feature::KernelBtf]) else { return };
+    let btf = KernelBtf::open().unwrap();
     assert_eq!(btf[..2], 0xeb9fu16.to_ne_bytes());
     println!("{} bytes by {}", btf.len(), btf.source());
     if corelo_loader::version::KernelVersion::running() >= corelo_loader::version::KernelVersion::new(6, 16, 0) {
@@ -699,7 +683,7 @@ fn file_offset() -> (PathBuf, u64) {
 
 #[test]
 fn uprobes_on_entry_and_return() {
-    let Some(_kernel) = kernel() else { return };
+    let Some(_kernel) = kernel_with(&[Feature::Uprobes]) else { return };
     let (path, offset) = file_offset();
     // BPF_PROG_TYPE_KPROBE.
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
@@ -707,10 +691,7 @@ fn uprobes_on_entry_and_return() {
     let mut want = 0;
     for (returns, pid) in [(false, None), (true, None), (false, Some(std::process::id()))] {
         let uprobe = links::uprobe::Uprobe { path: &path, offset, ref_ctr_offset: 0, returns, pid, cookie: 0 };
-        let link = match links::uprobe::attach(program.as_fd(), uprobe) {
-            Err(LinkError::NoProbes | LinkError::NoTracefs) => return missing("no uprobes"),
-            link => link.unwrap(),
-        };
+        let link = links::uprobe::attach(program.as_fd(), uprobe).unwrap();
         for value in 0..3 {
             assert_eq!(probed(value), value + 1);
         }
@@ -724,7 +705,7 @@ fn uprobes_on_entry_and_return() {
 
 #[test]
 fn cookies_reach_the_program() {
-    let Some(_kernel) = kernel() else { return };
+    let Some(_kernel) = kernel_with(&[Feature::Uprobes, Feature::Cookies]) else { return };
     let (path, offset) = file_offset();
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     // element 0 = bpf_get_attach_cookie(ctx)
@@ -757,10 +738,7 @@ fn cookies_reach_the_program() {
             cookie: 0x1122_3344_5566_7788,
         },
     );
-    let _link = match link {
-        Err(LinkError::NoProbes | LinkError::NoTracefs) => return missing("no uprobes"),
-        link => link.unwrap(),
-    };
+    let _link = link.unwrap();
     probed(1);
     assert_eq!(counted(&map), 0x1122_3344_5566_7788);
 }
@@ -771,37 +749,30 @@ fn kprobes_attach_or_say_why_not() {
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let program = load(2, &counter(&map));
     let kprobe = |function| links::kprobe::Kprobe { function, offset: 0, returns: false, cookie: 0 };
-    match links::kprobe::attach(program.as_fd(), kprobe("do_exit")) {
-        Ok(link) => {
-            start_a_process();
-            assert!(counted(&map) >= 1);
-            drop(link);
-            let absent = links::kprobe::attach(program.as_fd(), kprobe("no_such_function"));
-            assert!(matches!(absent, Err(LinkError::Kernel { .. })), "{absent:?}");
-        }
-        Err(error) => {
-            // A kernel without CONFIG_KPROBES, or tracefs not mounted: said in words.
-            let known = matches!(error, LinkError::NoProbes | LinkError::NoTracefs);
-            assert!(known, "{error}");
-            println!("kprobes are not there: {error}");
-        }
+    let made = links::kprobe::attach(program.as_fd(), kprobe("do_exit"));
+    if has(&[Feature::Kprobes]) {
+        let link = made.unwrap();
+        start_a_process();
+        assert!(counted(&map) >= 1);
+        drop(link);
+        let absent = links::kprobe::attach(program.as_fd(), kprobe("no_such_function"));
+        assert!(matches!(absent, Err(LinkError::Kernel { .. })), "{absent:?}");
+    } else {
+        // A kernel without CONFIG_KPROBES, or tracefs not mounted: said in words.
+        assert!(matches!(made, Err(LinkError::NoProbes | LinkError::NoTracefs)), "{made:?}");
     }
 }
 
 #[test]
 fn tcx_in_order() {
-    let Some(_kernel) = kernel() else { return };
+    let Some(_kernel) = kernel_with(&[Feature::Tcx]) else { return };
     // BPF_PROG_TYPE_SCHED_CLS, "next" (-1).
     let spec = ProgramSpec { expected_attach_type: links::attach_type::TCX_INGRESS, ..ProgramSpec::new(3) };
     let program = load_program(&spec, &[mov(0, -1), exit()].concat(), &mut &mut [][..]).unwrap();
     let other = load_program(&spec, &[mov(0, -1), exit()].concat(), &mut &mut [][..]).unwrap();
     let index = links::interface_index("lo").unwrap();
     let ingress = links::attach_type::TCX_INGRESS;
-    let first = links::tcx::attach(program.as_fd(), index, ingress, links::tcx::Order::Append);
-    let first = match first {
-        Err(LinkError::Kernel { errno: Errno::EINVAL, .. }) => return missing("no tcx"),
-        link => link.unwrap(),
-    };
+    let first = links::tcx::attach(program.as_fd(), index, ingress, links::tcx::Order::Append).unwrap();
     let before = links::tcx::Order::Before(program.as_fd());
     let second = links::tcx::attach(other.as_fd(), index, ingress, before).unwrap();
     for link in [&first, &second] {
@@ -811,11 +782,8 @@ fn tcx_in_order() {
 
 #[test]
 fn sock_maps() {
-    let Some(_kernel) = kernel() else { return };
-    let map = match create(map_type::SOCKMAP, 4, 4, 1) {
-        Err(Errno::EINVAL) => return missing("no sock maps"),
-        map => map.unwrap(),
-    };
+    let Some(_kernel) = kernel_with(&[Feature::SocketMaps]) else { return };
+    let map = create(map_type::SOCKMAP, 4, 4, 1).unwrap();
     // BPF_PROG_TYPE_SK_SKB as a stream verdict: pass.
     let program = load(14, &[mov(0, 1), exit()].concat());
     let attach = || links::socket::attach_sockmap(program.as_fd(), map.as_fd(), 5);
@@ -827,33 +795,10 @@ fn sock_maps() {
     attach().unwrap().detach().unwrap();
 }
 
-/// The id of a type in the kernel's BTF, by kind and name: as little of BTF as this test needs.
-fn btf_id(kind: u32, name: &str) -> Option<u32> {
-    let btf = KernelBtf::open().ok()?;
-    let word = |at: usize| u32::from_ne_bytes(btf[at..at + 4].try_into().unwrap());
-    let header = word(4) as usize;
-    let mut at = header + word(8) as usize;
-    let end = at + word(12) as usize;
-    let strings = header + word(16) as usize;
-    let mut id = 0;
-    while at < end {
-        id += 1;
-        let info = word(at + 4);
-        let (found, vlen) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
-        let start = strings + word(at) as usize;
-        if found == kind && btf[start..].starts_with(name.as_bytes()) && btf[start + name.len()] == 0 {
-            return Some(id);
-        }
-        at += 12
-            + match found {
-                1 | 14 | 17 => 4,
-                3 => 12,
-                4 | 5 | 15 | 19 => 12 * vlen,
-                6 | 13 => 8 * vlen,
-                _ => 0,
-            };
-    }
-    None
+/// The id of a type in the kernel's BTF, by kind and name.
+fn btf_id(kind: u32, name: &str) -> u32 {
+    let btf = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
+    corelo_tests::kernel::btf_id(&btf, kind, name).unwrap()
 }
 
 /// A BPF_PROG_TYPE_TRACING program.
@@ -864,10 +809,8 @@ fn load_tracing(attach_type: u32, attach_btf_id: u32, insns: &[u8]) -> std::os::
 
 #[test]
 fn tp_btf() {
-    let Some(_kernel) = kernel() else { return };
-    let Some(id) = btf_id(8, "btf_trace_sched_process_exec") else {
-        return missing("no BTF of sched_process_exec");
-    };
+    let Some(_kernel) = kernel_with(&[Feature::TpBtf]) else { return };
+    let id = btf_id(8, "btf_trace_sched_process_exec");
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let attach_type = links::attach_type::TRACE_RAW_TP;
     let program = load_tracing(attach_type, id, &counter(&map));
@@ -884,10 +827,8 @@ fn tp_btf() {
 
 #[test]
 fn iterators_are_read() {
-    let Some(_kernel) = kernel() else { return };
-    let Some(id) = btf_id(12, "bpf_iter_bpf_map_elem") else {
-        return missing("no BTF of bpf_iter_bpf_map_elem");
-    };
+    let Some(_kernel) = kernel_with(&[Feature::ElementIterators]) else { return };
+    let id = btf_id(12, "bpf_iter_bpf_map_elem");
     let map = hash(8).unwrap();
     let typed = Map::<u32, u64>::new(&map).unwrap();
     for key in 0..3 {

@@ -1,6 +1,7 @@
 //! The way from map and program to records uses no heap: an allocator that ends the process stands guard over it.
 //!
-//! Needs root and bpf(2): without them it says that it is skipped, and fails instead where CORELO_REQUIRE_KERNEL=1.
+//! Needs root and bpf(2): without them it says what the kernel refuses and is skipped, and fails instead where
+//! CORELO_REQUIRE_KERNEL=1 and a plain kernel has it.
 
 #![expect(unsafe_code, reason = "a global allocator and static probes cannot be written without it")]
 
@@ -16,7 +17,7 @@ use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, prepare};
 use corelo_loader::cpus::Cpus;
-use corelo_loader::features::{Feature, Features};
+use corelo_loader::features::{self, Features};
 use corelo_loader::kallsyms::{self, Found};
 use corelo_loader::kconfig::{self, KconfigType, Wanted};
 use corelo_loader::kernel::KernelBtf;
@@ -29,6 +30,7 @@ use corelo_loader::programs::{self, GrowingLog, ProgramSpec, TestRun};
 use corelo_loader::ring_buffer::{RingBuffer, RingSet};
 use corelo_loader::symbols;
 use corelo_loader::version::KernelVersion;
+use corelo_tests::kernel::{self, Feature, has};
 
 thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
@@ -192,7 +194,7 @@ fn static_probes(object: &[u8], buffer: &mut [u8]) {
 /// What a load asks for when it has to: features, addresses, configuration values, functions of programs.
 fn ask_the_kernel() {
     let features = Features::default();
-    for feature in Feature::ALL {
+    for feature in features::Feature::ALL {
         let _ = features.get(*feature);
     }
     let _ = features.btf_features();
@@ -209,11 +211,7 @@ fn ask_the_kernel() {
 
 #[test]
 fn nothing_on_the_way_uses_the_heap() {
-    let spec = MapSpec { map_type: map_type::ARRAY, key_size: 4, value_size: 4, max_entries: 1, ..MapSpec::default() };
-    if let Err(errno) = maps::create(&spec, Memlock::RaiseIfRefused) {
-        let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
-        assert!(!required, "CORELO_REQUIRE_KERNEL=1 and no map: {errno}");
-        println!("skipped: bpf(2) does not make a map: {errno}");
+    if !has(&[Feature::Bpf, Feature::RingBuffers]) {
         return;
     }
     let endian = if cfg!(target_endian = "big") { "eb" } else { "el" };
@@ -229,15 +227,11 @@ fn nothing_on_the_way_uses_the_heap() {
 /// /proc then, through the heap.
 #[test]
 fn nor_where_the_kernel_does_not_tell_the_auxiliary_vector() {
-    let here = std::env::current_exe().unwrap();
-    let mut strace = std::process::Command::new("strace");
-    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=prctl", "-e", "inject=prctl:error=EINVAL"]).arg(here);
-    match strace.args(["--exact", "nothing_on_the_way_uses_the_heap", "--nocapture"]).status() {
-        Ok(status) => assert!(status.success(), "{status}"),
-        Err(error) => {
-            let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
-            assert!(!required, "CORELO_REQUIRE_KERNEL=1 and no strace: {error}");
-            println!("skipped: needs strace: {error}");
-        }
+    if !has(&[Feature::Bpf, Feature::RingBuffers]) {
+        return;
     }
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", "nothing_on_the_way_uses_the_heap", "--nocapture"]);
+    let status = kernel::without_prctl(&mut again).status().unwrap();
+    assert!(status.success(), "{status}");
 }

@@ -1,9 +1,12 @@
 //! Static probes: this test's own, which fire with known arguments, seen by programs of fixtures on the running kernel.
 //!
-//! Needs root and bpf(2), on x86-64 or arm64 (whose assembler the probes are written in): without them each test says that it is
-//! skipped, and fails instead where CORELO_REQUIRE_KERNEL=1.
+//! Needs root and bpf(2), on x86-64 or arm64 (whose assembler the probes are written in): without them each test says why it is
+//! skipped, and fails instead where CORELO_REQUIRE_KERNEL=1 and a plain kernel has what it needs.
 
-#![expect(unsafe_code, reason = "static probes are inline assembly and a section of their own")]
+#![cfg_attr(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    expect(unsafe_code, reason = "static probes are inline assembly and a section of their own")
+)]
 
 mod probes;
 
@@ -17,12 +20,13 @@ use corelo_core::prepare::{Options, prepare};
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::links::usdt::{ArgumentFault, Usdt};
 use corelo_loader::links::{Link, LinkError, UsdtError};
-use corelo_loader::load::{Collection, LoadError, LoadOptions};
-use corelo_loader::maps::{self, Map, MapSpec, Memlock, map_type};
+use corelo_loader::load::{Collection, LoadOptions};
+use corelo_loader::maps::Map;
 use corelo_loader::programs::GrowingLog;
 use corelo_loader::symbols;
 use corelo_loader::sys::Errno;
 use corelo_loader::version::KernelVersion;
+use corelo_tests::kernel::{Feature, has, not_here};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// `struct seen` of the fixture.
@@ -66,12 +70,6 @@ fn fire_here() {
     probes::operands_here(black_box(2u64.wrapping_neg()), black_box(&WORDS), black_box(3));
 }
 
-fn missing(why: &str) {
-    let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
-    assert!(!required, "CORELO_REQUIRE_KERNEL=1 and {why}");
-    println!("skipped: {why}");
-}
-
 /// The semaphore is one for all tests of this program.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -98,12 +96,10 @@ impl Loaded<'_> {
 
 fn load(name: &str, wanted: &dyn Fn(&[u8], bool) -> bool, then: impl FnOnce(&Loaded<'_>)) {
     if !probes::ARE_THERE {
-        println!("skipped: the probes are written for x86-64 and arm64 only");
-        return;
+        return not_here("static probes of tests", "they are written for x86-64 and arm64 only");
     }
-    let spec = MapSpec { map_type: map_type::ARRAY, key_size: 4, value_size: 4, max_entries: 1, ..MapSpec::default() };
-    if let Err(errno) = maps::create(&spec, Memlock::RaiseIfRefused) {
-        return missing(&format!("bpf(2) does not make a map: {errno}"));
+    if !has(&[Feature::Bpf, Feature::Uprobes]) || wanted(b"sleepable", false) && !has(&[Feature::SleepableUprobes]) {
+        return;
     }
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let endian = if cfg!(target_endian = "big") { "eb" } else { "el" };
@@ -124,9 +120,6 @@ fn load(name: &str, wanted: &dyn Fn(&[u8], bool) -> bool, then: impl FnOnce(&Loa
     let mut log = GrowingLog::new(64 << 10, 1 << 20);
     match collection.load_programs(&options, &mut arena, &mut log) {
         Ok(()) => then(&Loaded(&collection)),
-        Err(LoadError::Program { failure, .. }) if wanted(b"sleepable", false) && failure.errno == Errno::EINVAL => {
-            missing(&format!("no sleepable uprobes, which Linux 6.0 has: {failure}"));
-        }
         Err(error) => panic!("{name}: {error}\n{}", String::from_utf8_lossy(log.as_bytes())),
     }
 }

@@ -1,7 +1,8 @@
 //! The corpus of real kernels' BTF, real BPF objects and libbpf's recorded answers.
 //!
 //! It lies beside the workspace, at `../shared/corpus` seen from the workspace's root, or where `CORELO_CORPUS` says; its README
-//! tells how each file was made. Without it [`corpus`] prints one line and the tests that use it skip.
+//! tells how each file was made. Without it [`corpus`] prints one line and the tests that use it skip, or fail where
+//! `CORELO_REQUIRE_CORPUS=1`.
 
 mod rows;
 
@@ -36,6 +37,9 @@ pub fn workspace_root() -> PathBuf {
 }
 
 /// The corpus, or `None` and a printed line where there is none.
+///
+/// # Panics
+/// Instead of printing, when `CORELO_REQUIRE_CORPUS=1`.
 #[must_use]
 pub fn corpus() -> Option<Corpus> {
     static SAID: Once = Once::new();
@@ -44,6 +48,8 @@ pub fn corpus() -> Option<Corpus> {
     if root.join("MANIFEST.tsv").is_file() {
         return Some(Corpus { root });
     }
+    let is_required = std::env::var_os("CORELO_REQUIRE_CORPUS").is_some_and(|value| value == "1");
+    assert!(!is_required, "CORELO_REQUIRE_CORPUS=1, but there is no corpus at {}", root.display());
     SAID.call_once(|| println!("skipped: no corpus at {} (CORELO_CORPUS names another place)", root.display()));
     None
 }

@@ -1,15 +1,17 @@
 //! What this machine can do, and what the kernel holds for this process.
 //!
-//! No syscall is made here: capabilities come from `/proc/self/status`, ids from `/proc/self/fdinfo`, and the rest from `bpftool`
-//! where it is installed.
+//! Whether the kernel refuses something is asked with the smallest program of that kind ([`Feature`]); ids come from
+//! `/proc/self/fdinfo`, and the rest from `bpftool` where it is installed.
+
+pub mod bpf;
+mod features;
 
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::Path;
 use std::process::Command;
 
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_BPF: u32 = 39;
+pub use bpf::without_prctl;
+pub use features::{Feature, Refused, btf_id};
 
 fn status_field(name: &str) -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -22,60 +24,55 @@ pub fn is_root() -> bool {
     status_field("Uid").and_then(|ids| ids.split_whitespace().nth(1).map(|id| id == "0")).unwrap_or(false)
 }
 
-fn has_capability(number: u32) -> bool {
-    let effective = status_field("CapEff").and_then(|hex| u64::from_str_radix(&hex, 16).ok()).unwrap_or(0);
-    effective >> number & 1 == 1
-}
-
-/// Why this process cannot load programs, or `None` if nothing speaks against it: root, a capability that bpf(2) asks for, a
-/// kernel that lists its programs (where bpftool is there to ask), kernel BTF.
-#[must_use]
-pub fn obstacle() -> Option<String> {
-    if !is_root() {
-        return Some("not root".to_owned());
-    }
-    if !has_capability(CAP_SYS_ADMIN) && !has_capability(CAP_BPF) {
-        return Some("neither CAP_SYS_ADMIN nor CAP_BPF".to_owned());
-    }
-    if has_bpftool()
-        && let Err(error) = bpftool(&["prog", "list"])
-    {
-        return Some(format!("bpf(2) does not work: {error}"));
-    }
-    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        return Some("no /sys/kernel/btf/vmlinux".to_owned());
-    }
-    None
-}
-
 /// Whether `CORELO_REQUIRE_KERNEL=1` turns skipped kernel tests into failures.
 #[must_use]
 pub fn kernel_is_required() -> bool {
     std::env::var("CORELO_REQUIRE_KERNEL").is_ok_and(|value| value == "1")
 }
 
-/// Whether a test that needs the kernel may go on; `reason` says what for. If not, a line says why it is skipped.
+/// Whether the kernel has all of these, each asked with the smallest program of its kind. A line says what it refuses.
 ///
 /// # Panics
-/// Instead of skipping, when `CORELO_REQUIRE_KERNEL=1`.
+/// Instead of saying so, where `CORELO_REQUIRE_KERNEL=1` and a plain kernel of that version always has it ([`Feature`]).
 #[must_use]
-pub fn require_kernel(reason: &str) -> bool {
-    match obstacle() {
-        None => true,
-        Some(obstacle) => {
-            skip(reason, &obstacle);
+pub fn has(features: &[Feature]) -> bool {
+    features.iter().all(|feature| match feature.ask() {
+        Ok(()) => true,
+        Err(refused) => {
+            let is_excused = feature.is_excused(&refused, features::running_version());
+            assert!(is_excused || !kernel_is_required(), "CORELO_REQUIRE_KERNEL=1, but {feature}: {refused}");
+            println!("skipped: {feature}: {refused}");
             false
         }
-    }
+    })
 }
 
-/// Prints that a test is skipped: for what the machine lacks beyond [`require_kernel`].
+/// Whether a test that loads whole objects may go on: bpf(2) works, and the kernel has BTF. `reason` says what for.
+///
+/// # Panics
+/// As [`has`].
+#[must_use]
+pub fn require_kernel(reason: &str) -> bool {
+    let goes_on = has(&[Feature::Bpf, Feature::KernelBtf]);
+    if !goes_on {
+        println!("cannot {reason}");
+    }
+    goes_on
+}
+
+/// Prints that a test is skipped for want of something that whoever runs the tests can bring: a tool, a mount.
 ///
 /// # Panics
 /// Instead of printing, when `CORELO_REQUIRE_KERNEL=1`.
 pub fn skip(reason: &str, obstacle: &str) {
     assert!(!kernel_is_required(), "CORELO_REQUIRE_KERNEL=1, but cannot {reason}: {obstacle}");
-    println!("skipped: cannot {reason}: {obstacle}");
+    println!("skipped: {reason}: {obstacle}");
+}
+
+/// Prints that a test does not apply to this machine or to how the test was built: its architecture, its C library, what its
+/// kernel was built with. Where the tests run in guests, targets/guest-skips.tsv says which these may be.
+pub fn not_here(what: &str, why: &str) {
+    println!("skipped: {what}: {why}");
 }
 
 /// What the descriptors of this process point to, sorted: to be compared before and after. Tests of one process share the

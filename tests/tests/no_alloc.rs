@@ -86,12 +86,10 @@ fn main() {
     assert!(CALLS.load(Ordering::Relaxed) >= before + 2, "the guard counts nothing");
 
     let corpus = corpus();
-    let running = std::fs::read("/sys/kernel/btf/vmlinux").ok();
     let mut kernels = Vec::new();
-    if let Some(btf) = running {
+    if corelo_tests::kernel::has(&[corelo_tests::kernel::Feature::KernelBtf]) {
+        let btf = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
         kernels.push(("the running kernel".to_owned(), Endian::native(), btf));
-    } else {
-        println!("skipped: no /sys/kernel/btf/vmlinux");
     }
     for kernel in corpus.iter().flat_map(|corpus| corpus.kernels()) {
         kernels.push((kernel.name.clone(), kernel.endian(), kernel.btf()));

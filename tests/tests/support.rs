@@ -264,8 +264,7 @@ fn objects_read_back() {
 #[test]
 fn other_tools_read_built_objects() {
     let Ok(version) = Command::new("llvm-readelf-19").arg("--version").output() else {
-        println!("skipped: llvm-readelf-19 is not installed");
-        return;
+        return kernel::skip("read built objects with llvm-readelf-19", "it is not installed");
     };
     assert!(version.status.success());
     for endian in Endian::BOTH {

@@ -6,15 +6,9 @@ use std::path::PathBuf;
 
 use common::{corelo, lines};
 
-/// The corpus: `CORELO_CORPUS`, or beside the workspace.
+/// The corpus's directory.
 fn corpus() -> Option<PathBuf> {
-    let beside = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpus"));
-    let path = std::env::var_os("CORELO_CORPUS").map_or(beside, PathBuf::from);
-    if path.join("MANIFEST.tsv").exists() {
-        return Some(path);
-    }
-    println!("skipped: no corpus at {}", path.display());
-    None
+    Some(corelo_tests::corpus::corpus()?.root().to_owned())
 }
 
 #[test]

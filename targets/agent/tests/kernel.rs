@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use common::{corelo, fixture, has_kernel, lines};
+use corelo_tests::kernel::{not_here, skip};
 
 #[test]
 fn run_reports_the_processes_that_the_test_starts() {
@@ -37,10 +38,7 @@ fn run_reports_the_processes_that_the_test_starts() {
     // Records name processes as the root namespace does.
     let is_root_namespace = std::fs::read_link("/proc/self/ns/pid").unwrap().as_os_str() == "pid:[4026531836]";
     if !is_root_namespace {
-        let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
-        assert!(!required, "CORELO_REQUIRE_KERNEL=1 in a pid namespace");
-        println!("skipped: pids are not comparable, this test runs in a pid namespace");
-        return;
+        return skip("compare pids", "this test runs in a pid namespace");
     }
     let parent = std::process::id();
     let find = |event: &str, pid: u32| {
@@ -199,8 +197,7 @@ fn a_kernel_without_btf_is_told_with_the_ways_out() {
     };
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     if std::path::Path::new(&format!("/boot/vmlinux-{}", release.trim())).exists() {
-        println!("skipped: this kernel's image lies in /boot and has BTF");
-        return;
+        return not_here("a kernel whose BTF is hidden", "its image lies in /boot and has BTF");
     }
     let object = fixture("many_progs-el.o");
     for command in [format!("relocs {object}"), format!("load {object}"), "run --for 1".into()] {

@@ -1,7 +1,8 @@
 //! From the object's first byte to the last record nothing comes from the heap: an allocator that ends the process
 //! stands guard over it. And the arena has the bytes that it needs, on this kernel.
 //!
-//! Needs root and bpf(2): without them it says that it is skipped, and fails instead where CORELO_REQUIRE_KERNEL=1.
+//! Needs root and bpf(2): without them it says what the kernel refuses and is skipped, and fails instead where
+//! CORELO_REQUIRE_KERNEL=1 and a plain kernel has it.
 
 #![expect(unsafe_code, reason = "a global allocator cannot be written without it")]
 
@@ -10,7 +11,6 @@ use std::cell::Cell;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -19,9 +19,10 @@ use corelo_core::object::Object;
 use corelo_core::prepare::{Options, prepare};
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::load::{LoadOptions, rehearse};
-use corelo_minimal_agent::agent::{AgentError, Surroundings, run};
+use corelo_minimal_agent::agent::{Surroundings, run};
 use corelo_minimal_agent::budget::ARENA_BYTES;
 use corelo_minimal_agent::{OBJECT, event::Event};
+use corelo_tests::kernel::{Feature, has};
 
 thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
@@ -78,14 +79,15 @@ impl Surroundings for Watched {
     }
 }
 
-fn missing(why: &dyn std::fmt::Display) {
-    let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
-    assert!(!required, "CORELO_REQUIRE_KERNEL=1 and {why}");
-    println!("skipped: {why}");
+fn has_kernel() -> bool {
+    has(&[Feature::Bpf, Feature::KernelBtf, Feature::RingBuffers])
 }
 
 #[test]
 fn the_agent_uses_no_heap_from_load_to_end() {
+    if !has_kernel() {
+        return;
+    }
     let (end, _other) = UnixStream::pair().unwrap();
     let mut around = Watched { end, programs: 0, arena_used: 0, ticks: 0, events: 0 };
     let mut buffer = vec![0u64; ARENA_BYTES.div_ceil(8)];
@@ -93,11 +95,7 @@ fn the_agent_uses_no_heap_from_load_to_end() {
     FORBIDDEN.set(true);
     let result = run(OBJECT, None, buffer, Some("events"), Some(Duration::from_millis(300)), &mut around);
     FORBIDDEN.set(false);
-    match result {
-        Ok(()) => {}
-        Err(error @ (AgentError::Kernel(_) | AgentError::Load(_) | AgentError::Attach(_))) => return missing(&error),
-        Err(error) => panic!("{error}"),
-    }
+    result.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(around.programs, 2);
     assert!(around.events >= 2, "{} events", around.events);
     assert!(around.ticks >= 2);
@@ -106,28 +104,24 @@ fn the_agent_uses_no_heap_from_load_to_end() {
 
 #[test]
 fn an_end_is_seen_at_once() {
+    if !has_kernel() {
+        return;
+    }
     let (end, mut other) = UnixStream::pair().unwrap();
     std::io::Write::write_all(&mut other, b"x").unwrap();
     let mut around = Watched { end, programs: 0, arena_used: 0, ticks: 0, events: 0 };
     let mut buffer = vec![0u64; ARENA_BYTES.div_ceil(8)];
     let buffer = zerocopy::IntoBytes::as_mut_bytes(&mut buffer[..]);
-    match run(OBJECT, None, buffer, Some("events"), None, &mut around) {
-        Ok(()) => assert_eq!(around.ticks, 1),
-        Err(error) => missing(&error),
-    }
+    run(OBJECT, None, buffer, Some("events"), None, &mut around).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(around.ticks, 1);
 }
 
 /// The constant is what the rehearsal says for the largest kernel of the test corpus, with less than 1 KiB to spare.
 #[test]
 fn the_arena_fits_the_largest_kernel() {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let corpus = std::env::var_os("CORELO_CORPUS").map_or_else(|| workspace.join("../shared/corpus"), Into::into);
-    let Ok(entries) = std::fs::read_dir(corpus.join("btf")) else {
-        println!("skipped: no corpus at {}", corpus.display());
-        return;
-    };
+    let Some(corpus) = corelo_tests::corpus::corpus() else { return };
     let mut largest = 0;
-    for entry in entries {
+    for entry in std::fs::read_dir(corpus.root().join("btf")).unwrap() {
         let path = entry.unwrap().path();
         // The big-endian kernels cannot take this object.
         if path.extension().is_none_or(|ending| ending != "zst") || path.to_string_lossy().contains("s390x") {
@@ -146,10 +140,10 @@ fn the_arena_fits_the_largest_kernel() {
 /// And no less than what this one needs.
 #[test]
 fn the_arena_is_large_enough() {
-    let kernel = match KernelBtf::open() {
-        Ok(kernel) => kernel,
-        Err(error) => return missing(&error),
-    };
+    if !has(&[Feature::KernelBtf]) {
+        return;
+    }
+    let kernel = KernelBtf::open().unwrap();
     let needed = needed(&kernel);
     println!("{needed} bytes of arena needed here, {ARENA_BYTES} given");
     assert!(needed <= ARENA_BYTES);

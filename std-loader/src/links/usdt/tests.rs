@@ -38,10 +38,11 @@ mod older_kernels {
     use corelo_core::arena::Arena;
     use corelo_core::object::Object;
     use corelo_core::prepare::{Options, prepare};
+    use corelo_tests::kernel::{Feature, has};
 
     use crate::links::attach_type;
     use crate::load::{Collection, LoadOptions};
-    use crate::maps::{self, Map, MapSpec, Memlock, map_type};
+    use crate::maps::Map;
     use crate::programs::GrowingLog;
     use crate::sys::Errno;
     use crate::sys::bpf::cmd;
@@ -74,12 +75,6 @@ mod older_kernels {
         }
     }
 
-    fn missing(why: &str) {
-        let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
-        assert!(!required, "CORELO_REQUIRE_KERNEL=1 and {why}");
-        println!("skipped: {why}");
-    }
-
     /// The first words of `struct seen` of the fixture for its program `by_hand`.
     fn seen(collection: &Collection<'_, '_>) -> [u64; 4] {
         let map = collection.map("seen").unwrap();
@@ -88,10 +83,8 @@ mod older_kernels {
     }
 
     fn with_program(then: impl FnOnce(&Collection<'_, '_>, usize)) {
-        let array =
-            MapSpec { map_type: map_type::ARRAY, key_size: 4, value_size: 4, max_entries: 1, ..MapSpec::default() };
-        if let Err(errno) = maps::create(&array, Memlock::RaiseIfRefused) {
-            return missing(&format!("bpf(2) does not make a map: {errno}"));
+        if !has(&[Feature::Bpf, Feature::Uprobes]) {
+            return;
         }
         let path = format!("{}/../tests/fixtures/obj_usdt-el.o", env!("CARGO_MANIFEST_DIR"));
         let file = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));

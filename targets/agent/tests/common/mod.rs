@@ -36,14 +36,5 @@ pub fn lines(stdout: &str) -> Vec<Value> {
 
 /// Whether this is root on a kernel with bpf(2); says so where not, and fails where it must be.
 pub fn has_kernel() -> bool {
-    let is_root = std::fs::read_to_string("/proc/self/status")
-        .is_ok_and(|status| status.lines().any(|line| line.starts_with("Uid:\t0\t0")));
-    let has_btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
-    if is_root && has_btf {
-        return true;
-    }
-    let required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
-    assert!(!required, "CORELO_REQUIRE_KERNEL=1, but not root or no kernel BTF");
-    println!("skipped: needs root and a kernel with BTF");
-    false
+    corelo_tests::kernel::require_kernel("load objects")
 }
