@@ -2,7 +2,7 @@
 //!
 //! The object's struct and the kernel's need not be laid out alike, nor have the same members (libbpf:
 //! `bpf_map__init_kern_struct_ops`): members are found by name; those that the kernel lacks are dropped where they are
-//! zero, and refused where they are not.
+//! zero, and refused where they are not. A word that a program's address goes to is not zero, whatever the file has there.
 
 use core::fmt;
 
@@ -165,6 +165,28 @@ impl<'t> Tables<'t> {
         function.filter(is_ours).ok_or(bad)
     }
 
+    /// Every pointer of a table goes from a member that takes functions to a struct_ops program, by a symbol alone
+    /// (libbpf: `bpf_object__collect_st_ops_relos`).
+    fn check_pointers(&self, map: &Map, local: &Type<'_>, rels: SortedRels<'_>) -> Result<(), StructOpsError> {
+        let range = range(map);
+        let data = map.initial_data(self.object);
+        for rel in rels.range(range.start, range.end) {
+            let place = rel.offset.saturating_sub(range.start);
+            let member = local.members().find(|member| u64::from(member.bit_offset) == place.saturating_mul(8));
+            let word = usize::try_from(place).ok().and_then(|start| data.get(start..start.saturating_add(8)));
+            let has_addend = word.is_some_and(|word| word.iter().any(|&byte| byte != 0));
+            let is_for_functions = match member {
+                Some(member) => points_to_function(self.local, member.type_id)?,
+                None => false,
+            };
+            if has_addend || !is_for_functions {
+                return Err(StructOpsError::BadPointer { symbol: rel.symbol, offset: rel.offset });
+            }
+            self.program(rel)?;
+        }
+        Ok(())
+    }
+
     /// The member of the kernel's struct that has this name, and its number.
     fn counterpart(&self, target: &Type<'_>, name: &[u8]) -> Option<(u32, Member)> {
         (0u32..).zip(target.members()).find(|(_, other)| self.kernel.string_is(other.name_off, name))
@@ -195,6 +217,7 @@ impl<'t> Tables<'t> {
         let rels = SortedRels::new(rels_of(self.object, map.section())?);
         let local = self.local.get(map.definition())?;
         let target = self.kernel.get(ops.type_id)?;
+        self.check_pointers(map, &local, rels)?;
         for (number, member) in (0u32..).zip(local.members()) {
             let byte_offset = member.bit_offset / 8;
             let local_size = self.local.byte_size(member.type_id)?;
@@ -204,12 +227,15 @@ impl<'t> Tables<'t> {
             let program = self.program_at(rels, map, byte_offset)?;
             let name = self.local.string(member.name_off)?;
             let Some((target_number, other)) = self.counterpart(&target, name) else {
-                if bytes.iter().any(|&byte| byte != 0) {
+                if program.is_some() || bytes.iter().any(|&byte| byte != 0) {
                     return Err(StructOpsError::NoMember { member: number });
                 }
                 continue;
             };
             let content = if self.kind_of_both(number, &member, &other)? == Kind::Ptr {
+                if program.is_some() && !points_to_function(self.kernel, other.type_id)? {
+                    return Err(StructOpsError::OtherKind { member: number });
+                }
                 program.map_or(Content::None, Content::Program)
             } else {
                 let target_size = self.kernel.byte_size(other.type_id)?;
@@ -248,10 +274,25 @@ impl<'t> Tables<'t> {
         })
     }
 
-    /// The kernel's struct and the number of the member that a program implements; `None` where no table has it.
+    /// Checks a table; calls `each` with every program in it and the number of the kernel's member that it is for.
+    pub(crate) fn programs(
+        &self,
+        map: &Map,
+        ops: &StructOps,
+        mut each: impl FnMut(usize, u32) -> Result<(), StructOpsError>,
+    ) -> Result<(), StructOpsError> {
+        self.walk(map, ops, |number, _, content| match content {
+            Content::Program(function) => each(function, number),
+            Content::Bytes(_) | Content::None => Ok(()),
+        })
+    }
+
+    /// The kernel's struct and the number of the member that a program implements in those tables that `counts` says;
+    /// `None` where none of them has it.
     pub(crate) fn member_of(
         &self,
         function: usize,
+        counts: impl Fn(usize) -> bool,
         describe: impl Fn(usize) -> Result<StructOps, StructOpsError>,
     ) -> Result<Option<(TypeId, u32)>, StructOpsError> {
         let mut found = None;
@@ -270,6 +311,9 @@ impl<'t> Tables<'t> {
                     |map: &Map| is_table(&map) && map.section() == first.section() && range(map).contains(&rel.offset);
                 let Some(number) = maps.iter().position(holds) else { continue };
                 let Some(map) = maps.get(number) else { continue };
+                if !counts(number) {
+                    continue;
+                }
                 self.program(rel)?;
                 let ops = describe(number)?;
                 let Some(member) = self.member_at(map, &ops, rel)? else { continue };
@@ -301,6 +345,12 @@ impl<'t> Tables<'t> {
         }
         Ok(None)
     }
+}
+
+/// Whether a type is a pointer to a function.
+fn points_to_function(types: &Types<'_>, id: TypeId) -> Result<bool, BtfError> {
+    let pointer = types.skip_modifiers(id)?;
+    Ok(pointer.kind() == Kind::Ptr && types.skip_modifiers(pointer.type_id())?.kind() == Kind::FuncProto)
 }
 
 /// The bytes of its section that a table takes.

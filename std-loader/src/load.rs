@@ -79,6 +79,7 @@ pub fn rehearse<'a>(
 ) -> Result<(), LoadError> {
     let tables = Collection::empty(prepared, arena)?;
     contents::check_variables(prepared, options)?;
+    tables::words(prepared, &mut arena.scratch())?;
     prepared.kernel_btf(options.btf_features, &mut arena.scratch()).map_err(btf_error)?;
     Externs::rehearse(prepared, arena)?;
     let mut scratch = arena.scratch();
@@ -98,7 +99,7 @@ pub fn rehearse<'a>(
         }
     }
     for (number, function) in prepared.declared().programs() {
-        if is_wanted(prepared, number, function, options) {
+        if is_wanted(prepared, number, function, options)? {
             let mut scratch = arena.scratch();
             if program_kind(prepared, function).is_some_and(|kind| kind.prog_type == ProgType::EXT) {
                 replaced_function(prepared, function, options, &mut scratch.scratch())?;
@@ -142,6 +143,7 @@ impl<'p, 'a> Collection<'p, 'a> {
         }
         let mut collection = Self::empty(prepared, arena)?;
         contents::check_variables(prepared, options)?;
+        tables::check(prepared, options, &mut arena.scratch())?;
         collection.btf = collection.load_btf(options, arena)?;
         collection.externs =
             Externs::resolve(prepared, &mut |module| collection.modules.open(module, options.modules), arena)
@@ -311,12 +313,17 @@ fn is_usdt(prepared: &Prepared<'_>, function: &Function) -> bool {
     links::usdt::is_section(split_optional(prepared.section_name(function)).0)
 }
 
-fn is_wanted(prepared: &Prepared<'_>, number: usize, function: &Function, options: &LoadOptions<'_>) -> bool {
+fn is_wanted(
+    prepared: &Prepared<'_>,
+    number: usize,
+    function: &Function,
+    options: &LoadOptions<'_>,
+) -> Result<bool, LoadError> {
     let (_, is_optional) = split_optional(prepared.section_name(function));
     let table_is_made = |map: usize| prepared.maps().get(map).is_some_and(|map| is_table_made(prepared, map, options));
     // A program in a struct_ops table goes with the table, whatever its own section says.
-    let by_default = tables::is_in_table(prepared, number, function, table_is_made).unwrap_or(!is_optional);
-    (options.wants)(prepared.function_name(function), by_default)
+    let by_default = tables::is_in_table(prepared, number, function, table_is_made)?.unwrap_or(!is_optional);
+    Ok((options.wants)(prepared.function_name(function), by_default))
 }
 
 /// Whether a struct_ops table is created.

@@ -11,11 +11,12 @@ pub use corelo_core::btf::strings::Name;
 use corelo_core::btf::{TypeId, Types};
 use corelo_core::insn::POISON_HELPER;
 use corelo_core::link::{LinkCause, LinkError, Placement};
-use corelo_core::object::{Object, ObjectError};
+use corelo_core::object::{Map, Object, ObjectError};
 use corelo_core::prepare::{AttachTarget, Plan, Prepared, Question, Relocation, RelocationError};
 use corelo_core::relo::format::{LocalSpec, TypeName};
 use corelo_core::relo::resolve::{VMLINUX, Verdict};
 use corelo_core::relo::trial::{Trial, try_candidate};
+use corelo_core::struct_ops::StructOpsError;
 use rustix::thread::CapabilitySet;
 
 use crate::links::lockdown;
@@ -95,6 +96,12 @@ fn map_attribute<'o>(object: &Object<'o>, id: TypeId, member: u32) -> &'o [u8] {
         let definition = types.skip_modifiers(var.type_id()).ok()?;
         Some(definition.member(member)?.name_off)
     });
+    offset.flatten().and_then(|offset| btf_string(object, offset)).unwrap_or(&[])
+}
+
+/// The name of a member of the struct that type `id` is.
+fn member_name<'o>(object: &Object<'o>, id: TypeId, member: u32) -> &'o [u8] {
+    let offset = with_local(object, |types| Some(types.skip_modifiers(id).ok()?.member(member)?.name_off));
     offset.flatten().and_then(|offset| btf_string(object, offset)).unwrap_or(&[])
 }
 
@@ -334,7 +341,25 @@ impl fmt::Display for LoadReport<'_, '_> {
             }
             LoadError::StructOps { map, error } => {
                 self.write_map(f, map)?;
-                error.fmt(f)
+                error.fmt(f)?;
+                match error {
+                    StructOpsError::NoMember { member }
+                    | StructOpsError::Bitfield { member }
+                    | StructOpsError::OtherKind { member }
+                    | StructOpsError::OtherSize { member, .. } => {
+                        let definition = self.prepared.maps().get(map).map_or(TypeId(0), Map::definition);
+                        write_known(f, "member", member, member_name(self.prepared.object(), definition, member))
+                    }
+                    StructOpsError::TwoMembers { function } => {
+                        let function = self.prepared.declared().functions().get(function);
+                        let name = function.map_or(&[][..], |function| self.prepared.function_name(function));
+                        write!(f, " (program {})", Name(name))
+                    }
+                    StructOpsError::BadPointer { symbol, .. } => {
+                        write_known(f, "symbol", symbol, self.prepared.object().symbol_name(symbol))
+                    }
+                    _ => Ok(()),
+                }
             }
             LoadError::ModuleBtf { function, errno } => {
                 self.write_program(f, function)?;

@@ -226,20 +226,44 @@ impl<'a> Prepared<'a> {
         self.tables()?.write(declared, &ops, value, program)
     }
 
-    /// The kernel's struct, and the number of its member that a program implements; `None` where no struct_ops map has
-    /// the program.
+    /// Checks the table of a struct_ops map against the kernel's struct. `each` is called with every program in it, given
+    /// by its function's number, and the number of the kernel's member that it is for.
+    ///
+    /// # Errors
+    /// [`StructOpsError`], that of `each` too.
+    pub fn struct_ops_programs(
+        &self,
+        map: usize,
+        each: impl FnMut(usize, u32) -> Result<(), StructOpsError>,
+    ) -> Result<StructOps, StructOpsError> {
+        let ops = self.struct_ops(map)?;
+        let declared = self.declared.maps.get(map).ok_or(StructOpsError::NoTable)?;
+        self.tables()?.programs(declared, &ops, each)?;
+        Ok(ops)
+    }
+
+    /// The kernel's struct, and the number of its member that a program implements in the struct_ops maps that `counts`
+    /// says; `None` where none of those has the program.
     ///
     /// # Errors
     /// [`StructOpsError`]
-    pub fn struct_ops_member(&self, function: usize) -> Result<Option<(TypeId, u32)>, StructOpsError> {
-        self.tables()?.member_of(function, |map| self.struct_ops(map))
+    pub fn struct_ops_member(
+        &self,
+        function: usize,
+        counts: impl Fn(usize) -> bool,
+    ) -> Result<Option<(TypeId, u32)>, StructOpsError> {
+        self.tables()?.member_of(function, counts, |map| self.struct_ops(map))
     }
 
     /// Whether a struct_ops map has the program that is function `function`.
-    #[must_use]
-    pub fn table_has(&self, map: usize, function: usize) -> bool {
-        let map = self.declared.maps.get(map).filter(|map| map.origin() == MapOrigin::StructOps);
-        map.is_some_and(|map| crate::struct_ops::has(&self.object, &self.declared, map, function).unwrap_or(false))
+    ///
+    /// # Errors
+    /// [`StructOpsError::Object`] where the map's relocations cannot be read.
+    pub fn table_has(&self, map: usize, function: usize) -> Result<bool, StructOpsError> {
+        match self.declared.maps.get(map).filter(|map| map.origin() == MapOrigin::StructOps) {
+            Some(map) => crate::struct_ops::has(&self.object, &self.declared, map, function),
+            None => Ok(false),
+        }
     }
 
     fn tables(&self) -> Result<Tables<'_>, StructOpsError> {

@@ -9,7 +9,7 @@ use corelo_core::object::{Map, MapOrigin, Object, Pinning};
 use corelo_core::prepare::Prepared;
 
 use super::error::link_error;
-use super::{Collection, LoadError, LoadOptions, is_table_made, is_wanted, tables};
+use super::{Collection, LoadError, LoadOptions, is_table_made, is_wanted};
 use crate::maps::{self, MapSpec, map_type};
 use crate::pin::PinError;
 use crate::sys::Errno;
@@ -35,7 +35,7 @@ impl<'a> Collection<'_, 'a> {
         let mut spec = self.spec(map, options, name, model);
         if map.origin() == MapOrigin::StructOps {
             let ops =
-                tables::describe(prepared, number).map_err(|error| LoadError::StructOps { map: number, error })?;
+                prepared.struct_ops(number).map_err(|error| LoadError::StructOps { map: number, error })?;
             spec.value_size = ops.value_size;
             spec.btf_vmlinux_value_type_id = ops.value_type_id.0;
         }
@@ -161,7 +161,7 @@ pub(super) fn used_maps<'s>(
         return Ok(used);
     }
     for (number, function) in prepared.declared().programs() {
-        if !is_wanted(prepared, number, function, options) {
+        if !is_wanted(prepared, number, function, options)? {
             continue;
         }
         let mark = |map: usize| {

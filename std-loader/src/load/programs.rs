@@ -8,12 +8,12 @@ use corelo_core::bytes::Endian;
 use corelo_core::insn::{POISON_KFUNC_BASE, pseudo};
 use corelo_core::link::{LinkedProgram, ReferenceKind};
 use corelo_core::object::section_name::{ProgType, Target};
-use corelo_core::object::{ExternKind, Function, MapOrigin};
+use corelo_core::object::{ExternKind, Function};
 use corelo_core::prepare::{AttachTarget, Prepared};
 use zerocopy::IntoBytes;
 
 use super::error::link_error;
-use super::{Collection, LoadError, LoadOptions, is_usdt, is_wanted, program_kind};
+use super::{Collection, LoadError, LoadOptions, is_usdt, is_wanted, program_kind, tables};
 use crate::links;
 use crate::programs::{LogBuffer, ProgramSpec, load_program};
 use crate::sys::bpf;
@@ -36,7 +36,7 @@ impl Collection<'_, '_> {
         log: &mut dyn LogBuffer,
     ) -> Result<(), LoadError> {
         for (number, function) in self.prepared.declared().programs() {
-            if is_wanted(self.prepared, number, function, options) {
+            if is_wanted(self.prepared, number, function, options)? {
                 self.load_program(number, options, &mut arena.scratch(), log)?;
             }
         }
@@ -69,10 +69,8 @@ impl Collection<'_, '_> {
                 id
             }
             AttachTarget::None if kind.prog_type == ProgType::STRUCT_OPS => {
-                let member = prepared.struct_ops_member(number);
-                let map = || prepared.maps().iter().position(|map| map.origin() == MapOrigin::StructOps);
-                let member = member.map_err(|error| LoadError::StructOps { map: map().unwrap_or_default(), error })?;
-                let (id, member) = member.ok_or(LoadError::MissingTarget { function: number })?;
+                let found = tables::member(prepared, number, options)?;
+                let (id, member) = found.ok_or(LoadError::MissingTarget { function: number })?;
                 attach_type = member;
                 id.0
             }

@@ -1,45 +1,97 @@
-//! struct_ops tables: checked when their maps are created, registered when all programs are loaded.
+//! struct_ops tables: checked before anything is created, registered when all programs are loaded.
 
 use std::os::fd::AsRawFd;
 
-use corelo_core::object::{Function, MapOrigin};
+use corelo_core::arena::{Arena, ArenaFull, Part};
+use corelo_core::btf::TypeId;
+use corelo_core::object::{Function, Map, MapOrigin};
 use corelo_core::prepare::Prepared;
-use corelo_core::struct_ops::{StructOps, StructOpsError};
+use corelo_core::struct_ops::StructOpsError;
 
-use super::Collection;
+use super::{Collection, LoadError, LoadOptions, is_table_made};
 use crate::links::{self, Link, LinkError};
 use crate::sys::Errno;
 use crate::sys::fd_table::MapRef;
 use crate::sys::mmap::AnonMap;
 
-/// A table's place in the kernel's terms, its members checked.
-pub(super) fn describe(prepared: &Prepared<'_>, map: usize) -> Result<StructOps, StructOpsError> {
-    let ops = prepared.struct_ops(map)?;
-    prepared.write_struct_ops(map, &mut [], |_, _| {})?;
-    Ok(ops)
+/// One word for every function, for [`check`]; none where there is no table.
+pub(super) fn words<'s>(prepared: &Prepared<'_>, scratch: &mut Arena<'s>) -> Result<&'s mut [u64], ArenaFull> {
+    let is_table = |map: &Map| map.origin() == MapOrigin::StructOps;
+    let len = if prepared.maps().iter().any(is_table) { prepared.declared().functions().len() } else { 0 };
+    scratch.slice::<u64>(len, Part::Maps)
 }
 
-/// Whether a table that is made by default has the program, in a member that the kernel knows; `None` for a program in
-/// no table (libbpf: `bpf_object_adjust_struct_ops_autoload`).
+/// Checks all tables that are made before anything of the object is: that they fit the kernel's structs, and that no
+/// program is given for two different members (libbpf: `bpf_object__init_kern_struct_ops_maps`).
+pub(super) fn check(
+    prepared: &Prepared<'_>,
+    options: &LoadOptions<'_>,
+    scratch: &mut Arena<'_>,
+) -> Result<(), LoadError> {
+    let given = words(prepared, scratch)?;
+    for (map, declared) in prepared.maps().iter().enumerate() {
+        if declared.origin() != MapOrigin::StructOps || !is_table_made(prepared, declared, options) {
+            continue;
+        }
+        let failed = |error| LoadError::StructOps { map, error };
+        let of = prepared.struct_ops(map).map_err(failed)?.type_id.0;
+        let each = |function: usize, member: u32| {
+            // No struct has type 0, which is void, so no word that is given is 0.
+            let word = u64::from(of) << 32 | u64::from(member);
+            match given.get_mut(function) {
+                Some(before) if *before != 0 && *before != word => Err(StructOpsError::TwoMembers { function }),
+                Some(place) => {
+                    *place = word;
+                    Ok(())
+                }
+                None => Ok(()),
+            }
+        };
+        prepared.struct_ops_programs(map, each).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The kernel's struct and the member of it that a program is loaded for: of the tables that are made, or of the others
+/// for a program that the caller wants without its table.
+pub(super) fn member(
+    prepared: &Prepared<'_>,
+    number: usize,
+    options: &LoadOptions<'_>,
+) -> Result<Option<(TypeId, u32)>, LoadError> {
+    let is_made = |map: usize| prepared.maps().get(map).is_some_and(|map| is_table_made(prepared, map, options));
+    let found = match prepared.struct_ops_member(number, is_made) {
+        Ok(None) => prepared.struct_ops_member(number, |_| true),
+        found => found,
+    };
+    found.map_err(|error| {
+        let has = |&map: &usize| prepared.table_has(map, number) != Ok(false);
+        LoadError::StructOps { map: (0..prepared.maps().len()).find(has).unwrap_or(0), error }
+    })
+}
+
+/// Whether a table that is made by default has the program; `None` for a program in no table (libbpf:
+/// `bpf_object_adjust_struct_ops_autoload`).
 pub(super) fn is_in_table(
     prepared: &Prepared<'_>,
     number: usize,
     function: &Function,
     is_made: impl Fn(usize) -> bool,
-) -> Option<bool> {
+) -> Result<Option<bool>, LoadError> {
     let section = prepared.section_name(function);
     let section = section.strip_prefix(b"?").unwrap_or(section);
     if !section.starts_with(b"struct_ops") {
-        return None;
+        return Ok(None);
     }
     let mut found = None;
     for (map, declared) in prepared.maps().iter().enumerate() {
-        if declared.origin() == MapOrigin::StructOps && prepared.table_has(map, number) {
-            let known = prepared.struct_ops_member(number).is_ok_and(|member| member.is_some());
-            found = Some(found.unwrap_or(false) || (known && is_made(map)));
+        if declared.origin() == MapOrigin::StructOps
+            && prepared.table_has(map, number).map_err(|error| LoadError::StructOps { map, error })?
+        {
+            found = Some(found == Some(true) || is_made(map));
         }
     }
-    found
+    Ok(found)
 }
 
 impl Collection<'_, '_> {

@@ -1,6 +1,7 @@
 //! struct_ops: a congestion control moved into the kernel's layout, registered, seen by the kernel, taken back.
 
 use crate::common::{fixture, has_kernel, load, load_fixture};
+use corelo_core::struct_ops::StructOpsError;
 use corelo_loader::load::{Collection, LoadError, LoadOptions};
 use corelo_loader::maps::map_info;
 use corelo_loader::sys::bpf::prog_info;
@@ -100,4 +101,29 @@ fn a_member_that_the_kernel_lacks_and_that_is_set_is_refused() {
     let refused = load(&file, &LoadOptions::new(b"vendor"), |_| ()).unwrap_err();
     assert!(matches!(refused.error, LoadError::StructOps { .. }), "{}", refused.text);
     assert!(refused.text.contains("vendor"), "{}", refused.text);
+}
+
+/// Each was loaded without a word: the error that told of it was taken for "the table does not have the program".
+#[test]
+fn programs_for_two_members_and_for_members_that_the_kernel_lacks_are_refused() {
+    if !has_kernel() {
+        return;
+    }
+    type Fault = (&'static str, &'static str, fn(StructOpsError) -> bool);
+    let faults: [Fault; 3] = [
+        ("ops_twice", "undo_cwnd", |error| matches!(error, StructOpsError::TwoMembers { .. })),
+        ("ops_three", "undo_cwnd", |error| matches!(error, StructOpsError::TwoMembers { .. })),
+        ("ops_missing", "vendor_hook", |error| matches!(error, StructOpsError::NoMember { member: 0 })),
+    ];
+    for (name, named, is_it) in faults {
+        let refused = load(&fixture(name), &LoadOptions::new(name.as_bytes()), |_| ()).unwrap_err();
+        println!("{}", refused.text);
+        let LoadError::StructOps { error, .. } = refused.error else { panic!("{name}: {}", refused.text) };
+        assert!(is_it(error), "{name}: {}", refused.text);
+        assert!(refused.text.contains("faulty") && refused.text.contains(named), "{name}: {}", refused.text);
+    }
+    // A program that the caller does not want is no reason to overlook that its table is wrong.
+    let wants = |name: &[u8], by_default: bool| by_default && name != b"vendor_hook";
+    let options = LoadOptions { wants: &wants, ..LoadOptions::new(b"missing") };
+    assert!(load(&fixture("ops_missing"), &options, |_| ()).is_err());
 }
