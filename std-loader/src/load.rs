@@ -102,7 +102,8 @@ pub fn rehearse<'a>(
         if is_wanted(prepared, number, function, options)? {
             let mut scratch = arena.scratch();
             if program_kind(prepared, function).is_some_and(|kind| kind.prog_type == ProgType::EXT) {
-                replaced_function(prepared, function, options, &mut scratch.scratch())?;
+                let found = replaced_function(prepared, function, options, &mut scratch.scratch());
+                found.map_err(|error| error.of(number))?;
             }
             link(prepared, number, &mut scratch)?;
             tables.modules.fd_array(&mut scratch)?;

@@ -380,9 +380,9 @@ where
     /// # Errors
     /// [`SizeMismatch`]; also where the map is not per-CPU.
     pub fn new(map: &'m MapFd) -> Result<Self, SizeMismatch> {
-        let cpus =
-            if bpf::is_per_cpu(map.map_type()) { crate::cpus::possible_count().unwrap_or(0) as usize } else { 0 };
-        check::<K, V>(map, Self::STEP * cpus.max(1) + usize::from(cpus == 0))?;
+        // The map was asked for its bytes with the CPUs counted. No value fits what is not per-CPU.
+        let fits = bpf::is_per_cpu(map.map_type()) && map.value_size().next_multiple_of(8) == Self::STEP;
+        check::<K, V>(map, if fits { map.value_bytes() } else { usize::MAX })?;
         Ok(PerCpuMap { map, types: PhantomData })
     }
 

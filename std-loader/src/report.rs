@@ -366,6 +366,11 @@ impl fmt::Display for LoadReport<'_, '_> {
                 write!(f, "the BTF of its target's module cannot be had: {errno}")?;
                 write_privileges(f, errno)
             }
+            LoadError::ReplacedBtf { function, errno } => {
+                self.write_program(f, function)?;
+                write!(f, "the BTF of the program that it replaces cannot be had: {errno}")?;
+                write_privileges(f, errno)
+            }
             LoadError::Extern { number, error } => {
                 let ext = self.prepared.declared().externs().get(number);
                 let name = ext.map_or(&[][..], |ext| self.prepared.object().symbol_name(ext.symbol()));

@@ -32,18 +32,25 @@ impl Declared<'_> {
             }
             let section = map.section();
             let Some(datasec) = find_datasec(local, object.section_name(section))? else { continue };
-            let place = datasec.section_vars().find(|place| {
-                local.get(place.type_id).is_ok_and(|var| {
-                    const STATIC: u32 = 0;
-                    var.kind() == Kind::Var && var.linkage() != STATIC && local.string_is(var.name_off(), name)
-                })
-            });
-            let Some(place) = place else { continue };
-            let var = local.get(place.type_id)?;
+            let mut found = None;
+            for place in datasec.section_vars() {
+                const STATIC: u32 = 0;
+                let var = local.get(place.type_id)?;
+                if var.kind() == Kind::Var && var.linkage() != STATIC && local.string_is(var.name_off(), name) {
+                    found = Some((place, var));
+                    break;
+                }
+            }
+            let Some((place, var)) = found else { continue };
             // Compilers leave the offsets in the BTF at 0; the symbol knows.
-            let mut symbols = object.elf().symbols().filter_map(Result::ok);
-            let symbol =
-                symbols.find(|symbol| symbol.section == Some(section) && !symbol.is_local() && symbol.is_named(name));
+            let mut symbol = None;
+            for entry in object.elf().symbols() {
+                let entry = entry?;
+                if entry.section == Some(section) && !entry.is_local() && entry.is_named(name) {
+                    symbol = Some(entry);
+                    break;
+                }
+            }
             let byte_offset = symbol.map_or(Some(place.byte_offset), |symbol| u32::try_from(symbol.value).ok());
             let (Some(byte_offset), byte_size) = (byte_offset, local.byte_size(var.type_id())?) else { continue };
             if byte_offset.checked_add(byte_size).is_none_or(|end| end > map.value_size) {

@@ -11,7 +11,10 @@ pub(super) fn pmu_type(pmu: &str) -> Result<Option<u32>, LinkError> {
     let path =
         CPath::format(format_args!("/sys/bus/event_source/devices/{pmu}/type")).map_err(|_| LinkError::BadName)?;
     match files::read_number(path.as_c_str()) {
-        Ok(number) => Ok(u32::try_from(number).ok()),
+        Ok(number) => match u32::try_from(number) {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(LinkError::File { file: "the PMU's type in sysfs", errno: Errno::ERANGE }),
+        },
         Err(Errno::ENOENT) => Ok(None),
         Err(errno) => Err(LinkError::File { file: "the PMU's type in sysfs", errno }),
     }

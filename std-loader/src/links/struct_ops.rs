@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::{Kind, Link, LinkError, attach_type, call, create};
 use crate::maps::MapFd;
+use crate::sys::fd_table::MapRef;
 use crate::sys::{Errno, bpf};
 
 /// BPF_F_LINK: the map is registered by a link (Linux 6.4).
@@ -35,10 +36,8 @@ pub fn attach(map: &MapFd, value: &[u8]) -> Result<Link, LinkError> {
 
 /// Deleting the one element unregisters.
 pub(super) fn unregister(map: BorrowedFd<'_>) {
-    let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(map, 0) else {
-        return;
-    };
-    if let Ok(map) = MapFd::from_fd(copy) {
+    // Without a second descriptor, of which there may be none left. Nobody to tell.
+    if let Ok(map) = MapRef::new(map) {
         let _ = map.delete(&0u32.to_ne_bytes());
     }
 }

@@ -76,6 +76,13 @@ pub enum LoadError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// The program that a program is to replace a function of cannot be asked for its functions.
+    ReplacedBtf {
+        /// The function.
+        function: usize,
+        /// The kernel's answer.
+        errno: Errno,
+    },
     /// An extern has no value.
     Extern {
         /// The extern.
@@ -140,6 +147,9 @@ impl fmt::Display for LoadError {
             Self::Variable { index, error } => write!(f, "variable #{index}: {error}"),
             Self::ModuleBtf { function, errno } => {
                 write!(f, "function #{function}: the BTF of its target's module cannot be had: {errno}")
+            }
+            Self::ReplacedBtf { function, errno } => {
+                write!(f, "function #{function}: the BTF of the program that it replaces cannot be had: {errno}")
             }
             Self::Extern { number, error } => write!(f, "extern #{number}: {error}"),
             Self::Link { error, .. } => error.fmt(f),

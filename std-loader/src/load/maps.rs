@@ -34,8 +34,7 @@ impl<'a> Collection<'_, 'a> {
         let model = inner.as_ref().map(std::os::fd::AsFd::as_fd).or_else(given);
         let mut spec = self.spec(map, options, name, model);
         if map.origin() == MapOrigin::StructOps {
-            let ops =
-                prepared.struct_ops(number).map_err(|error| LoadError::StructOps { map: number, error })?;
+            let ops = prepared.struct_ops(number).map_err(|error| LoadError::StructOps { map: number, error })?;
             spec.value_size = ops.value_size;
             spec.btf_vmlinux_value_type_id = ops.value_type_id.0;
         }

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use corelo_core::arena::{Arena, ArenaFull, Part};
+use corelo_core::btf::{Btf, BtfError, Kind};
 use corelo_core::bytes::Endian;
 use corelo_core::insn::{POISON_KFUNC_BASE, pseudo};
 use corelo_core::link::{LinkedProgram, ReferenceKind};
@@ -16,7 +17,7 @@ use super::error::link_error;
 use super::{Collection, LoadError, LoadOptions, is_usdt, is_wanted, program_kind, tables};
 use crate::links;
 use crate::programs::{LogBuffer, ProgramSpec, load_program};
-use crate::sys::bpf;
+use crate::sys::{Errno, bpf};
 use crate::version::KernelVersion;
 
 /// BPF_F_SLEEPABLE
@@ -63,7 +64,8 @@ impl Collection<'_, '_> {
         let mut attach_fd = None;
         let attach_btf_id = match prepared.attach_target(number) {
             AttachTarget::None if kind.prog_type == ProgType::EXT => {
-                let found = replaced_function(prepared, function, options, &mut scratch.scratch())?;
+                let found = replaced_function(prepared, function, options, &mut scratch.scratch());
+                let found = found.map_err(|error| error.of(number))?;
                 let (program, id) = found.ok_or(LoadError::MissingTarget { function: number })?;
                 attach_fd = Some(program);
                 id
@@ -181,7 +183,7 @@ pub(super) fn replaced_function<'o>(
     function: &Function,
     options: &LoadOptions<'o>,
     scratch: &mut Arena<'_>,
-) -> Result<Option<(BorrowedFd<'o>, u32)>, ArenaFull> {
+) -> Result<Option<(BorrowedFd<'o>, u32)>, ReplacedError> {
     use std::os::fd::AsFd;
     let Some(Target::Replace { function: wanted }) = program_kind(prepared, function).map(|kind| kind.target) else {
         return Ok(None);
@@ -189,27 +191,49 @@ pub(super) fn replaced_function<'o>(
     let name = prepared.function_name(function);
     let Some((_, program)) = options.replaced.iter().find(|(of, _)| *of == name) else { return Ok(None) };
     let open = || {
-        let id = bpf::prog_info(*program).ok()?.btf_id;
-        let btf = bpf::fd_by_id(bpf::ObjectKind::Btf, id).ok()?;
-        let size = bpf::btf_info(btf.as_fd(), &mut [], &mut []).ok()?.btf_size;
-        Some((btf, size as usize))
+        let id = match bpf::prog_info(*program)?.btf_id {
+            // A program without BTF has no function that could be named.
+            0 => return Ok(None),
+            id => id,
+        };
+        let btf = bpf::fd_by_id(bpf::ObjectKind::Btf, id)?;
+        let size = bpf::btf_info(btf.as_fd(), &mut [], &mut [])?.btf_size;
+        Ok(Some((btf, size as usize)))
     };
-    let Some((btf, size)) = open() else { return Ok(None) };
-    let bytes = scratch.slice::<u8>(size, Part::Btf)?;
-    let mut find = || {
-        bpf::btf_info(btf.as_fd(), bytes, &mut []).ok()?;
-        function_id(bytes, wanted)
-    };
-    Ok(find().map(|id| (*program, id)))
+    let Some((btf, size)) = open().map_err(ReplacedError::Btf)? else { return Ok(None) };
+    let bytes = scratch.slice::<u8>(size, Part::Btf).map_err(ReplacedError::Arena)?;
+    bpf::btf_info(btf.as_fd(), bytes, &mut []).map_err(ReplacedError::Btf)?;
+    // The kernel has checked what it hands out.
+    let id = function_id(bytes, wanted).map_err(|_| ReplacedError::Btf(Errno::EINVAL))?;
+    Ok(id.map(|id| (*program, id)))
+}
+
+/// Why the program that is replaced cannot be asked for its functions.
+pub(super) enum ReplacedError {
+    Arena(ArenaFull),
+    Btf(Errno),
+}
+
+impl ReplacedError {
+    pub(super) fn of(self, function: usize) -> LoadError {
+        match self {
+            Self::Arena(full) => LoadError::Arena(full),
+            Self::Btf(errno) => LoadError::ReplacedBtf { function, errno },
+        }
+    }
 }
 
 /// The id of the function of this name in a BTF blob.
-fn function_id(bytes: &[u8], wanted: &[u8]) -> Option<u32> {
-    let blob = corelo_core::btf::Btf::parse(bytes).ok()?;
-    let mut functions = blob.iter().map_while(Result::ok).filter(|ty| ty.kind() == corelo_core::btf::Kind::Func);
+fn function_id(bytes: &[u8], wanted: &[u8]) -> Result<Option<u32>, BtfError> {
+    let blob = Btf::parse(bytes)?;
     let named = |offset: u32| blob.strings().get(offset as usize..)?.split(|&byte| byte == 0).next();
-    let found = functions.find(|ty| named(ty.name_off()) == Some(wanted))?;
-    Some(found.id().0)
+    for ty in blob.iter() {
+        let ty = ty?;
+        if ty.kind() == Kind::Func && named(ty.name_off()) == Some(wanted) {
+            return Ok(Some(ty.id().0));
+        }
+    }
+    Ok(None)
 }
 
 /// The licence with a NUL, in `buffer`; one that is longer is cut.

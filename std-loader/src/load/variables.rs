@@ -37,8 +37,17 @@ impl<'c> VariableRef<'c> {
     fn new(fd: BorrowedFd<'c>, variable: Variable) -> Result<Self, Errno> {
         let map = MapRef::new(fd)?;
         let mapping = if map.map_flags() & maps::BPF_F_MMAPABLE != 0 {
-            // What is frozen can be mapped to be read.
-            maps::mmap(&map, true).or_else(|_| maps::mmap(&map, false)).ok()
+            let mapped = match maps::mmap(&map, true) {
+                // What is frozen can be mapped to be read.
+                Err(Errno::EPERM | Errno::EACCES) => maps::mmap(&map, false),
+                mapped => mapped,
+            };
+            match mapped {
+                Ok(mapping) => Some(mapping),
+                // Kernels that cannot map this map; any other error is one, as the whole value is no full substitute.
+                Err(Errno::EINVAL | Errno::ENODEV | Errno::ENOTSUPP | Errno::EPERM | Errno::EACCES) => None,
+                Err(errno) => return Err(errno),
+            }
         } else {
             None
         };

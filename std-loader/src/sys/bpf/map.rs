@@ -15,6 +15,8 @@ pub struct MapFd {
     fd: OwnedFd,
     map_type: u32,
     key_size: u32,
+    /// Bytes of a value, of one CPU.
+    value_size: u32,
     /// Bytes of one value as user space exchanges it: per-CPU maps multiply.
     value_bytes: u32,
     max_entries: u32,
@@ -25,6 +27,7 @@ pub struct MapFd {
 pub(in crate::sys) struct MapSizes {
     map_type: u32,
     key_size: u32,
+    value_size: u32,
     value_bytes: u32,
     max_entries: u32,
     map_flags: u32,
@@ -70,6 +73,7 @@ impl MapFd {
         Ok(MapSizes {
             map_type: info.map_type,
             key_size: info.key_size,
+            value_size: info.value_size,
             value_bytes: value_bytes(info.map_type, info.value_size)?,
             max_entries: info.max_entries,
             map_flags: info.map_flags,
@@ -81,6 +85,7 @@ impl MapFd {
             fd,
             map_type: sizes.map_type,
             key_size: sizes.key_size,
+            value_size: sizes.value_size,
             value_bytes: sizes.value_bytes,
             max_entries: sizes.max_entries,
             map_flags: sizes.map_flags,
@@ -96,6 +101,7 @@ impl MapFd {
             fd: rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?,
             map_type: self.map_type,
             key_size: self.key_size,
+            value_size: self.value_size,
             value_bytes: self.value_bytes,
             max_entries: self.max_entries,
             map_flags: self.map_flags,
@@ -112,6 +118,12 @@ impl MapFd {
     #[must_use]
     pub fn key_size(&self) -> usize {
         self.key_size as usize
+    }
+
+    /// Bytes of a value as the map was made with: of one CPU.
+    #[must_use]
+    pub fn value_size(&self) -> usize {
+        self.value_size as usize
     }
 
     /// Bytes of a value as lookups and updates exchange it; for a per-CPU map, the size rounded up to 8, times the
@@ -252,6 +264,7 @@ pub(crate) fn map_create(block: &attr::MapCreate) -> Result<MapFd, Errno> {
         fd,
         map_type: block.map_type,
         key_size: block.key_size,
+        value_size: block.value_size,
         value_bytes,
         max_entries: block.max_entries,
         map_flags: block.map_flags,
