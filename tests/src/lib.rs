@@ -18,6 +18,7 @@
 //! | [`fixtures`] | our own compiled objects |
 //! | [`random`] | random types, targets and relocations |
 //! | [`libbpf`] | libbpf itself (feature `libbpf`) |
+//! | [`fake_kernel`] | a kernel older than the one that runs |
 //! | [`kernel`] | root, bpf(2), descriptors, bpftool |
 
 pub mod btf_builder;
@@ -26,6 +27,7 @@ pub mod corpus;
 pub mod elf_builder;
 pub mod elf_reader;
 pub mod endian;
+pub mod fake_kernel;
 pub mod fixtures;
 pub mod insn;
 pub mod interp;
