@@ -162,22 +162,39 @@ impl<'p, 'a> Collection<'p, 'a> {
     }
 
     /// Gives the kernel the object's BTF. Where the kernel refuses it, it is asked what it knows, and offered that.
-    /// Without any BTF the object is loaded all the same, and has no types and lines in the kernel.
+    /// Without any BTF the object is loaded all the same unless it has struct_ops tables, and has no types and lines in
+    /// the kernel: neither programs nor maps.
     fn load_btf(&self, options: &LoadOptions<'_>, arena: &mut Arena<'a>) -> Result<Option<OwnedFd>, LoadError> {
+        if self.prepared.local().is_none() {
+            return Ok(None);
+        }
         let try_with = |features: KernelBtfFeatures, arena: &mut Arena<'a>| {
             let mut scratch = arena.scratch();
             let Some(blob) = self.prepared.kernel_btf(features, &mut scratch).map_err(btf_error)? else {
-                return Ok(None);
+                return Ok(Ok(None));
             };
             let mut no_log: &mut [u8] = &mut [];
-            Ok(load_btf(blob, &mut no_log, options.memlock).ok())
+            match load_btf(blob, &mut no_log, options.memlock) {
+                Ok(fd) => Ok(Ok(Some(fd))),
+                Err(failure) if is_passing(failure.errno) => Err(LoadError::BtfLoad { errno: failure.errno }),
+                Err(failure) => Ok(Err(failure.errno)),
+            }
         };
-        let first = try_with(options.btf_features, arena)?;
-        if first.is_some() || self.prepared.local().is_none() {
-            return Ok(first);
+        let mut result = try_with(options.btf_features, arena)?;
+        if result.is_err()
+            && let Some(known) = Features::new(options.memlock).btf_features()
+            && !known.has(options.btf_features)
+        {
+            result = try_with(known, arena)?;
         }
-        let Some(known) = Features::new(options.memlock).btf_features() else { return Ok(None) };
-        if known.has(options.btf_features) { Ok(None) } else { try_with(known, arena) }
+        match result {
+            Ok(fd) => Ok(fd),
+            // Registering a table takes the types of its programs (libbpf: `kernel_needs_btf`).
+            Err(errno) if self.prepared.maps().iter().any(|map| map.origin() == MapOrigin::StructOps) => {
+                Err(LoadError::BtfLoad { errno })
+            }
+            Err(_) => Ok(None),
+        }
     }
 
     /// Attaches a loaded program as its section says; `None` where the section names no target that this can be done
@@ -303,6 +320,11 @@ impl<'p, 'a> Collection<'p, 'a> {
     }
 }
 
+/// Whether a refusal says nothing of what was refused: the same may be taken a moment later.
+fn is_passing(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOMEM | Errno::EAGAIN | Errno::EINTR | Errno::EMFILE | Errno::ENFILE)
+}
+
 /// What the section of a function says.
 fn program_kind<'a>(prepared: &Prepared<'a>, function: &Function) -> Option<ProgramKind<'a>> {
     let (section, _) = split_optional(prepared.section_name(function));
@@ -331,4 +353,56 @@ fn is_wanted(
 fn is_table_made(prepared: &Prepared<'_>, map: &Map, options: &LoadOptions<'_>) -> bool {
     let (_, is_optional) = split_optional(prepared.object().section_name(map.section()));
     !is_optional || (options.wants)(prepared.map_name(map), false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::bpf::cmd;
+    use crate::sys::fake::{install, some_fd, u32_at};
+    use corelo_core::object::Object;
+    use corelo_core::prepare::{Options, prepare};
+
+    /// BPF_MAP_CREATE's btf_fd, btf_key_type_id and btf_value_type_id.
+    const MAP_BTF: [usize; 3] = [48, 52, 56];
+
+    /// Creates the maps of a fixture that asks nothing of the kernel's BTF, on a kernel that answers every BPF_BTF_LOAD
+    /// with `answer`.
+    fn create_with(answer: Result<(), Errno>) -> Result<(), LoadError> {
+        let endian = if cfg!(target_endian = "big") { "eb" } else { "el" };
+        let path = format!("{}/../tests/fixtures/nothing_asked-{endian}.o", env!("CARGO_MANIFEST_DIR"));
+        let file = std::fs::read(path).unwrap();
+        let mut buffer = vec![0u8; 1 << 16];
+        let mut arena = Arena::new(&mut buffer);
+        let object = Object::parse(&file).unwrap();
+        let prepared = prepare(&object, None, Options::default(), &mut arena).unwrap();
+        assert!(prepared.maps().iter().any(|map| map.key_type().is_some()), "a map with types");
+        let _guard = install(move |command, block| match command {
+            cmd::BTF_LOAD => Some(answer.map(|()| some_fd())),
+            cmd::MAP_CREATE => {
+                let words = MAP_BTF.map(|offset| u32_at(block, offset) != 0);
+                // What kernels say to ids without BTF.
+                Some(if words[0] == (words[1] || words[2]) { Ok(some_fd()) } else { Err(Errno::EINVAL) })
+            }
+            _ => Some(Ok(0)),
+        });
+        Collection::create(&prepared, &LoadOptions::new(b"test"), &mut arena).map(|collection| {
+            assert_eq!(collection.btf().is_some(), answer.is_ok());
+        })
+    }
+
+    #[test]
+    fn case_19_where_the_kernel_refuses_good_btf_maps_are_made_without_types() {
+        assert_eq!(create_with(Ok(())), Ok(()));
+        for errno in [Errno::EINVAL, Errno::ENOTSUPP, Errno::E2BIG, Errno::EPERM] {
+            assert_eq!(create_with(Err(errno)), Ok(()), "{errno}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_btf_that_may_pass_is_reported_as_itself() {
+        for errno in [Errno::ENOMEM, Errno::EAGAIN, Errno::EINTR, Errno::EMFILE, Errno::ENFILE] {
+            assert_eq!(create_with(Err(errno)), Err(LoadError::BtfLoad { errno }), "{errno}");
+        }
+    }
 }

@@ -25,6 +25,11 @@ pub enum LoadError {
     Prepare(PrepareError),
     /// The object's BTF could not be made ready for the kernel.
     Btf(SanitizeError),
+    /// The kernel refuses the object's BTF, which struct_ops tables need; or it did for a reason that may pass.
+    BtfLoad {
+        /// Its answer.
+        errno: Errno,
+    },
     /// The kernel refuses a map.
     MapCreate {
         /// The map.
@@ -139,6 +144,7 @@ impl fmt::Display for LoadError {
             Self::ByteOrder => f.write_str("the object has the other byte order than this machine"),
             Self::Prepare(error) => error.fmt(f),
             Self::Btf(error) => write!(f, "the object's BTF: {error}"),
+            Self::BtfLoad { errno } => write!(f, "the kernel refuses the object's BTF: {errno}"),
             Self::MapCreate { map, errno } => write!(f, "map #{map}: the kernel refuses to create it: {errno}"),
             Self::Pin { map, error } => write!(f, "map #{map}: {error}"),
             Self::MapFill { map, errno } => write!(f, "map #{map}: its contents cannot be written: {errno}"),

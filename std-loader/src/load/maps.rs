@@ -66,7 +66,8 @@ impl<'a> Collection<'_, 'a> {
         inner_map_fd: Option<BorrowedFd<'s>>,
     ) -> MapSpec<'s> {
         use std::os::fd::AsFd;
-        let has_types = takes_btf_types(map.map_type);
+        // Type ids say nothing without the BTF that they are in, and kernels refuse them.
+        let has_types = self.btf.is_some() && takes_btf_types(map.map_type);
         let type_of = |id: Option<corelo_core::btf::TypeId>| id.filter(|_| has_types).map_or(0, |id| id.0);
         MapSpec {
             name,

@@ -48,6 +48,7 @@ names! {
     ENOTDIR "not a directory"
     EINVAL "invalid argument"
     EMFILE "too many open files"
+    ENFILE "too many open files in the system"
     EFBIG "file too large"
     ENOSPC "no space left"
     ERANGE "out of range"
