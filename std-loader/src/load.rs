@@ -14,6 +14,7 @@ mod error;
 mod maps;
 mod modules;
 mod options;
+mod pins;
 mod programs;
 mod tables;
 mod variables;
@@ -40,6 +41,7 @@ use crate::sys::mmap::ArrayMap;
 use error::{btf_error, extern_error};
 use maps::{is_made, used_maps};
 use modules::Modules;
+use pins::Pins;
 use programs::{link, replaced_function};
 
 pub use contents::VariableError;
@@ -59,6 +61,7 @@ pub struct Collection<'p, 'a> {
     btf: Option<OwnedFd>,
     externs: Externs<'a>,
     modules: Modules<'a>,
+    pins: Pins<'a>,
     /// The object's arena.
     arena: Option<ArrayMap>,
     /// How many argument specifications of static probes are in the object's map for them.
@@ -77,7 +80,7 @@ pub fn rehearse<'a>(
     options: &LoadOptions<'_>,
     arena: &mut Arena<'a>,
 ) -> Result<(), LoadError> {
-    let tables = Collection::empty(prepared, arena)?;
+    let tables = Collection::empty(prepared, options, arena)?;
     contents::check_variables(prepared, options)?;
     tables::words(prepared, &mut arena.scratch())?;
     prepared.kernel_btf(options.btf_features, &mut arena.scratch()).map_err(btf_error)?;
@@ -113,7 +116,7 @@ pub fn rehearse<'a>(
 }
 
 impl<'p, 'a> Collection<'p, 'a> {
-    fn empty(prepared: &'p Prepared<'a>, arena: &mut Arena<'a>) -> Result<Self, LoadError> {
+    fn empty(prepared: &'p Prepared<'a>, options: &LoadOptions<'_>, arena: &mut Arena<'a>) -> Result<Self, LoadError> {
         let maps = arena.slice::<i32>(prepared.maps().len(), Part::Descriptors)?;
         let programs = arena.slice::<i32>(prepared.declared().functions().len(), Part::Descriptors)?;
         Ok(Self {
@@ -123,6 +126,7 @@ impl<'p, 'a> Collection<'p, 'a> {
             btf: None,
             externs: Externs::default(),
             modules: Modules::new(prepared, arena)?,
+            pins: Pins::new(prepared, options, arena)?,
             arena: None,
             usdt_specs: Mutex::new(0),
             patched: 0,
@@ -133,7 +137,7 @@ impl<'p, 'a> Collection<'p, 'a> {
     /// Loads the object's BTF, creates its maps, and fills those of global data.
     ///
     /// # Errors
-    /// [`LoadError`]; what was created is closed.
+    /// [`LoadError`]; what was created is closed, and unpinned unless it was pinned before.
     pub fn create(
         prepared: &'p Prepared<'a>,
         options: &LoadOptions<'_>,
@@ -142,23 +146,34 @@ impl<'p, 'a> Collection<'p, 'a> {
         if prepared.object().endian() != Endian::host() {
             return Err(LoadError::ByteOrder);
         }
-        let mut collection = Self::empty(prepared, arena)?;
+        let mut collection = Self::empty(prepared, options, arena)?;
         contents::check_variables(prepared, options)?;
         tables::check(prepared, options, &mut arena.scratch())?;
         collection.btf = collection.load_btf(options, arena)?;
         collection.externs =
             Externs::resolve(prepared, &mut |module| collection.modules.open(module, options.modules), arena)
                 .map_err(extern_error)?;
+        match collection.create_maps(options, arena) {
+            Ok(()) => Ok(collection),
+            Err(error) => {
+                // The load's own error is the one to report.
+                let _ = collection.unpin_new();
+                Err(error)
+            }
+        }
+    }
+
+    fn create_maps(&mut self, options: &LoadOptions<'_>, arena: &mut Arena<'a>) -> Result<(), LoadError> {
+        let prepared = self.prepared;
         let mut scratch = arena.scratch();
         let used = used_maps(prepared, options, &mut scratch)?;
         for (number, map) in prepared.maps().iter().enumerate() {
             if is_made(prepared, number, map, used, options) {
-                collection.create_map(number, map, options)?;
-                collection.fill(number, map, options, &mut scratch.scratch())?;
+                self.create_map(number, map, options)?;
+                self.fill(number, map, options, &mut scratch.scratch())?;
             }
         }
-        collection.fill_map_slots()?;
-        Ok(collection)
+        self.fill_map_slots()
     }
 
     /// Gives the kernel the object's BTF. Where the kernel refuses it, it is asked what it knows, and offered that.

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, mkdir, unlink};
+use rustix::fs::{Mode, mkdir, rmdir, unlink};
 
 use crate::files::CPath;
 use crate::maps::{self, MapFd, MapSpec, Memlock, map_type};
@@ -97,26 +97,61 @@ impl core::error::Error for PinError {}
 /// # Errors
 /// [`PinError::Directory`], [`PinError::Pin`].
 pub fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), PinError> {
+    pin_noting(object, path).map(drop)
+}
+
+/// As [`pin`]; the result is where the directories start that were made for it, if any. Where the pin cannot be made
+/// they are removed again.
+fn pin_noting(object: BorrowedFd<'_>, path: &Path) -> Result<Option<usize>, PinError> {
     let c_path = CPath::new(path).map_err(PinError::Path)?;
-    if let Some(parent) = path.parent() {
-        make_directories(parent)?;
+    let parent = path.parent().map_or(&[][..], |parent| parent.as_os_str().as_bytes());
+    let mut first = None;
+    let made = make_directories(parent, &mut first);
+    let pinned = made.and_then(|()| bpf::obj_pin(object, c_path.as_c_str()).map_err(PinError::Pin));
+    match (pinned, first) {
+        (Ok(()), first) => Ok(first),
+        (Err(error), Some(first)) => {
+            remove_directories_of(parent, first);
+            Err(error)
+        }
+        (Err(error), None) => Err(error),
     }
-    bpf::obj_pin(object, c_path.as_c_str()).map_err(PinError::Pin)
+}
+
+/// Where a path's directories end, from the root on.
+fn ends(bytes: &[u8]) -> impl DoubleEndedIterator<Item = usize> {
+    (1..=bytes.len()).filter(|end| *end == bytes.len() || bytes[*end] == b'/')
 }
 
 /// Makes the missing directories, one by one from the root; no recursion, for a path is as long as the caller likes.
-fn make_directories(path: &Path) -> Result<(), PinError> {
-    let bytes = path.as_os_str().as_bytes();
-    let ends = (1..=bytes.len()).filter(|end| *end == bytes.len() || bytes[*end] == b'/');
-    for end in ends {
+/// `first` is set to the length of the first one's path.
+fn make_directories(bytes: &[u8], first: &mut Option<usize>) -> Result<(), PinError> {
+    for end in ends(bytes) {
         let prefix = CPath::from_bytes(&bytes[..end]).map_err(PinError::Path)?;
         match mkdir(prefix.as_c_str(), Mode::RWXU) {
+            Ok(()) => *first = first.or(Some(end)),
             // Also where another loader made it a moment ago.
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(rustix::io::Errno::EXIST) => {}
             Err(errno) => return Err(PinError::Directory(errno.into())),
         }
     }
     Ok(())
+}
+
+/// Removes the directories of a path that are no shorter than `first`, as far as nobody else has put something there.
+pub(crate) fn remove_directories(path: &str, first: usize) {
+    remove_directories_of(path.as_bytes(), first);
+}
+
+fn remove_directories_of(bytes: &[u8], first: usize) {
+    for end in ends(bytes).rev().take_while(|end| *end >= first) {
+        let Ok(prefix) = CPath::from_bytes(&bytes[..end]) else { return };
+        // One that was never made is no reason to leave those above it.
+        match rmdir(prefix.as_c_str()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 /// Removes a pin; the object lives on while anybody holds it.
@@ -182,19 +217,32 @@ pub fn compare(map: BorrowedFd<'_>, spec: &MapSpec<'_>) -> Result<(), PinError> 
 /// # Errors
 /// [`PinError`]; a new map that could not be pinned is closed.
 pub fn reuse_or_create(path: &Path, spec: &MapSpec<'_>, memlock: Memlock) -> Result<(MapFd, bool), PinError> {
+    reuse_or_create_noting(path, spec, memlock).map(|pinned| (pinned.map, pinned.was_there))
+}
+
+/// What [`reuse_or_create_noting`] found or made.
+pub(crate) struct Pinned {
+    pub(crate) map: MapFd,
+    pub(crate) was_there: bool,
+    /// The length of the path of the first directory that was made for it.
+    pub(crate) first_directory: Option<usize>,
+}
+
+/// As [`reuse_or_create`], and says which directories it made.
+pub(crate) fn reuse_or_create_noting(path: &Path, spec: &MapSpec<'_>, memlock: Memlock) -> Result<Pinned, PinError> {
     // The second round is for the loser of a race whose winner removed its pin at once.
     for _ in 0..2 {
         match open_map(path) {
             Ok(map) => {
                 compare(map.as_fd(), spec)?;
-                return Ok((map, true));
+                return Ok(Pinned { map, was_there: true, first_directory: None });
             }
             Err(PinError::Open(Errno::ENOENT)) => {}
             Err(error) => return Err(error),
         }
         let map = maps::create(spec, memlock).map_err(PinError::Create)?;
-        match pin(map.as_fd(), path) {
-            Ok(()) => return Ok((map, false)),
+        match pin_noting(map.as_fd(), path) {
+            Ok(first_directory) => return Ok(Pinned { map, was_there: false, first_directory }),
             Err(PinError::Pin(Errno::EEXIST)) => {}
             Err(error) => return Err(error),
         }

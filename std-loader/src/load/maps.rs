@@ -1,6 +1,5 @@
 //! The maps of an object: which are created, under which names, and how.
 
-use core::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use corelo_core::arena::{Arena, Part};
@@ -11,8 +10,6 @@ use corelo_core::prepare::Prepared;
 use super::error::link_error;
 use super::{Collection, LoadError, LoadOptions, is_table_made, is_wanted};
 use crate::maps::{self, MapSpec, map_type};
-use crate::pin::PinError;
-use crate::sys::Errno;
 
 impl<'a> Collection<'_, 'a> {
     pub(super) fn create_map(&mut self, number: usize, map: &Map, options: &LoadOptions<'_>) -> Result<(), LoadError> {
@@ -39,12 +36,9 @@ impl<'a> Collection<'_, 'a> {
             spec.btf_vmlinux_value_type_id = ops.value_type_id.0;
         }
         let created = if map.pinning() == Pinning::ByName {
-            let mut path = heapless::String::<256>::new();
-            let name = core::str::from_utf8(self.prepared.map_name(map)).unwrap_or_default();
-            let too_long = LoadError::Pin { map: number, error: PinError::Pin(Errno::ENAMETOOLONG) };
-            fmt::write(&mut path, format_args!("{}/{name}", options.pin_root)).map_err(|_| too_long)?;
-            let pinned = crate::pin::reuse_or_create(std::path::Path::new(path.as_str()), &spec, options.memlock);
-            pinned.map_err(|error| LoadError::Pin { map: number, error })?.0
+            let pinned = self.pinned_map(number, map, &spec, options)?;
+            self.pins.note(number, &pinned);
+            pinned.map
         } else {
             let mut created = maps::create(&spec, options.memlock);
             if created.is_err() && map.is_internal() && map.flags & maps::BPF_F_MMAPABLE != 0 {

@@ -29,8 +29,22 @@ impl Collection<'_, '_> {
     /// Loads the programs that the options want, one at a time.
     ///
     /// # Errors
-    /// [`LoadError`]; what was loaded before stays in the collection until that goes.
+    /// [`LoadError`]; what was loaded before stays in the collection until that goes, but its new pins are removed.
     pub fn load_programs(
+        &mut self,
+        options: &LoadOptions<'_>,
+        arena: &mut Arena<'_>,
+        log: &mut dyn LogBuffer,
+    ) -> Result<(), LoadError> {
+        let loaded = self.load_wanted(options, arena, log);
+        if loaded.is_err() {
+            // The load's own error is the one to report.
+            let _ = self.unpin_new();
+        }
+        loaded
+    }
+
+    fn load_wanted(
         &mut self,
         options: &LoadOptions<'_>,
         arena: &mut Arena<'_>,

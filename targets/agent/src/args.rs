@@ -120,7 +120,8 @@ impl Command {
        [--stream [--window BYTES] | --read]
 
 Loads OBJECT, attaches every program and prints the records of each ring buffer until Ctrl-C, then a summary.
-Without OBJECT, prints every exec and exit of a process. Needs root or CAP_BPF and CAP_PERFMON.",
+Without OBJECT, prints every exec and exit of a process. Needs root or CAP_BPF and CAP_PERFMON. Pins that were made for
+its maps are removed at the end, also by SIGTERM; SIGKILL leaves them in /sys/fs/bpf.",
                 "
   --for SECONDS           end after so many seconds
   --json                  one JSON object a line
@@ -132,7 +133,8 @@ Without OBJECT, prints every exec and exit of a process. Needs root or CAP_BPF a
             Self::Load => (
                 "corelo load OBJECT [--btf FILE] [--skip PROGRAM]... [--json] [--stream [--window BYTES] | --read]
 
-Creates the maps and loads the programs without attaching them, prints what the kernel made of them, and lets go.",
+Creates the maps and loads the programs without attaching them, prints what the kernel made of them, and lets go. Maps
+that ask to be pinned stay in /sys/fs/bpf, and the output says which; where loading fails, new pins are removed.",
                 "
   --skip PROGRAM          leave this program out; may be repeated
   --json                  one JSON object",

@@ -300,3 +300,52 @@ fn poison_that_is_reached_is_explained() {
         assert!(run.stderr.contains(wanted), "{wanted}: {}", run.stderr);
     }
 }
+
+/// The pin that the fixture makes, in /sys/fs/bpf.
+const PIN: &str = "/sys/fs/bpf/corelo_pinned";
+
+#[test]
+fn load_says_which_pins_it_leaves_and_a_run_that_is_ended_leaves_none() {
+    if !has_kernel() {
+        return;
+    }
+    let _ = std::fs::remove_file(PIN);
+    let object = fixture(if cfg!(target_endian = "big") { "pins_sound-eb.o" } else { "pins_sound-el.o" });
+    let run = || {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_corelo"))
+            .args(["run", &object, "--json"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_until("the run has pinned its map", || std::path::Path::new(PIN).exists());
+        let kill = Command::new("/bin/kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        assert!(kill.success());
+        assert!(child.wait().unwrap().success());
+    };
+    run();
+    assert!(!std::path::Path::new(PIN).exists(), "the run's pin is left");
+    let fault = object.replace("pins_sound", "pins_program");
+    assert_eq!(corelo(&["load", &fault]).code, 1);
+    assert!(!std::path::Path::new(PIN).exists(), "the failed load's pin is left");
+    let loaded = corelo(&["load", &object]);
+    assert!(loaded.stdout.contains(&format!("pin of map corelo_pinned: {PIN} stays")), "{}", loaded.stdout);
+    assert!(std::path::Path::new(PIN).exists());
+    let again = corelo(&["load", &object, "--json"]);
+    let pin = &lines(&again.stdout)[0]["maps"][0]["pin"];
+    assert_eq!((&pin["path"], &pin["was_there"]), (&PIN.into(), &true.into()), "{}", again.stdout);
+    run();
+    assert!(std::path::Path::new(PIN).exists(), "what was there before is gone");
+    std::fs::remove_file(PIN).unwrap();
+    assert!(corelo(&["load", "--help"]).stdout.contains("/sys/fs/bpf"));
+}
+
+/// Waits for at most ten seconds.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("never: {what}");
+}

@@ -159,3 +159,57 @@ fn per_cpu_values() {
     let cpus = corelo_loader::cpus::possible_count().unwrap();
     assert_eq!(found, (0..cpus).map(|cpu| 100 + cpu).collect::<Vec<_>>());
 }
+
+/// A failed load left its new pin, so that the next one found a map that nobody had asked for.
+#[test]
+fn a_load_that_fails_takes_its_pins_back_and_no_others() {
+    if !has_kernel() {
+        return;
+    }
+    let top = format!("/sys/fs/bpf/corelo-pins-{}", std::process::id());
+    let root = format!("{top}/further/down");
+    let pin = std::path::Path::new(&root).join("corelo_pinned");
+    let options = LoadOptions { pin_root: &root, ..LoadOptions::new(b"pins") };
+    let faults = ["pins_map", "pins_slot", "pins_program"];
+    for name in faults {
+        assert!(load(&fixture(name), &options, |_| ()).is_err(), "{name}");
+        assert!(!std::path::Path::new(&top).exists(), "{name}: its pin or its directories are left");
+    }
+    // What was there before stays, at whatever step the load fails, and is what the next load takes.
+    let first = load(&fixture("pins_sound"), &options, |collection| {
+        assert!(collection.pin_of(0).is_some_and(|(path, was_there)| pin == *path.as_ref() && !was_there));
+        info(collection, "corelo_pinned").id
+    })
+    .unwrap();
+    for name in faults {
+        assert!(load(&fixture(name), &options, |_| ()).is_err(), "{name}");
+        assert!(pin.exists(), "{name}");
+    }
+    // By hand, of a load that went well: none that is another's.
+    let mut buffer = vec![0u8; 1 << 16];
+    let unpin_new = |buffer: &mut [u8]| {
+        let _alone = alone();
+        let file = fixture("pins_sound");
+        let mut arena = corelo_core::arena::Arena::new(buffer);
+        let object = corelo_core::object::Object::parse(&file).unwrap();
+        let prepared = corelo_core::prepare::prepare(&object, None, Default::default(), &mut arena).unwrap();
+        let mut collection = Collection::create(&prepared, &options, &mut arena).unwrap();
+        let id = info(&collection, "corelo_pinned").id;
+        collection.unpin_new().unwrap();
+        id
+    };
+    assert_eq!(unpin_new(&mut buffer), first);
+    assert!(pin.exists());
+    std::fs::remove_file(&pin).unwrap();
+    assert_ne!(unpin_new(&mut buffer), first);
+    assert!(!pin.exists());
+    std::fs::remove_dir(&root).unwrap();
+    std::fs::remove_dir(std::path::Path::new(&root).parent().unwrap()).unwrap();
+    std::fs::remove_dir(&top).unwrap();
+    // Where no BPF file system is, the directories go too.
+    let elsewhere = std::env::temp_dir().join(format!("corelo-pins-{}", std::process::id()));
+    let root = elsewhere.join("further").display().to_string();
+    let options = LoadOptions { pin_root: &root, ..LoadOptions::new(b"pins") };
+    assert!(load(&fixture("pins_sound"), &options, |_| ()).is_err());
+    assert!(!elsewhere.exists());
+}

@@ -28,49 +28,73 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
         options.check_skipped(&ready.prepared, &file)?;
         let load_options = LoadOptions { wants: &wants, modules: ready.modules.names(), ..LoadOptions::new(&name) };
-        let (collection, _) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
-        let programs = programs(&collection)?;
-        let maps = maps(&collection)?;
-        let (patched, poisoned) = collection.relocations();
-        let mut out = Out::new();
-        if options.json {
-            out.json(&json!({
-                "programs": programs,
-                "maps": maps,
-                "patched": patched,
-                "poisoned": poisoned,
-                "btf_source": kernel.name(),
-                "arena_bytes": arena.capacity(),
-                "arena_used": arena.high_water(),
-            }))?;
-            return out.flush();
+        let (mut collection, _) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
+        let shown = show(options, &kernel, &arena, &collection);
+        if shown.is_err() {
+            // The failure itself is the one to report.
+            let _ = collection.unpin_new();
         }
-        for program in &programs {
-            out.line(format_args!(
-                "program {} ({}): {}, id {}, {} instructions, {} bytes of machine code, tag {}, maps {}",
-                word(&program["name"]),
-                word(&program["section"]),
-                word(&program["type"]),
-                program["id"],
-                program["insns"],
-                program["jited_bytes"],
-                word(&program["tag"]),
-                program["map_ids"],
-            ))?;
-        }
-        for map in &maps {
-            out.line(format_args!(
-                "map {}: type {}, id {}, key {} bytes, value {} bytes, {} entries, flags {}",
-                word(&map["name"]),
-                map["type"],
-                map["id"],
-                map["key_size"],
-                map["value_size"],
-                map["max_entries"],
-                map["flags"],
-            ))?;
-        }
+        shown
+    })
+}
+
+fn show(
+    options: &Options,
+    kernel: &KernelSource<'_>,
+    arena: &Arena<'_>,
+    collection: &Collection<'_, '_>,
+) -> Result<(), Failure> {
+    let programs = programs(collection)?;
+    let maps = maps(collection)?;
+    let (patched, poisoned) = collection.relocations();
+    let mut out = Out::new();
+    if options.json {
+        out.json(&json!({
+            "programs": programs,
+            "maps": maps,
+            "patched": patched,
+            "poisoned": poisoned,
+            "btf_source": kernel.name(),
+            "arena_bytes": arena.capacity(),
+            "arena_used": arena.high_water(),
+        }))?;
+        return out.flush();
+    }
+    for program in &programs {
         out.line(format_args!(
+            "program {} ({}): {}, id {}, {} instructions, {} bytes of machine code, tag {}, maps {}",
+            word(&program["name"]),
+            word(&program["section"]),
+            word(&program["type"]),
+            program["id"],
+            program["insns"],
+            program["jited_bytes"],
+            word(&program["tag"]),
+            program["map_ids"],
+        ))?;
+    }
+    for map in &maps {
+        out.line(format_args!(
+            "map {}: type {}, id {}, key {} bytes, value {} bytes, {} entries, flags {}",
+            word(&map["name"]),
+            map["type"],
+            map["id"],
+            map["key_size"],
+            map["value_size"],
+            map["max_entries"],
+            map["flags"],
+        ))?;
+    }
+    for map in maps.iter().filter(|map| map["pin"].is_object()) {
+        let (name, path) = (word(&map["name"]), word(&map["pin"]["path"]));
+        let says = if map["pin"]["was_there"] == true {
+            "was there before"
+        } else {
+            "stays, with the map: remove it to free them"
+        };
+        out.line(format_args!("pin of map {name}: {path} {says}"))?;
+    }
+    out.line(format_args!(
             "{} programs, {} maps, relocations: {patched} patched, {poisoned} poisoned; kernel BTF: {}; arena: {} of {} bytes",
             programs.len(),
             maps.len(),
@@ -78,8 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             arena.high_water(),
             arena.capacity(),
         ))?;
-        out.flush()
-    })
+    out.flush()
 }
 
 fn word(value: &Value) -> &str {
@@ -127,6 +150,10 @@ fn maps(collection: &Collection<'_, '_>) -> Result<Vec<Value>, Failure> {
             "value_size": info.value_size,
             "max_entries": info.max_entries,
             "flags": info.map_flags,
+            "pin": collection.pin_of(number).map(|(path, was_there)| json!({
+                "path": path.as_ref(),
+                "was_there": was_there,
+            })),
         }));
     }
     Ok(list)

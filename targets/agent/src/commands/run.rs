@@ -44,30 +44,48 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         check_names(options, &ready, &file)?;
         let wants = |program: &[u8], by_default: bool| by_default && !options.skips(program);
         let load_options = LoadOptions { wants: &wants, modules: ready.modules.names(), ..LoadOptions::new(&name) };
-        let (collection, kernel_times) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
-        let start = Instant::now();
-        let (mut rings, names) = rings(&collection)?;
-        let links = attach(&collection, &file)?;
-        let attach_time = start.elapsed();
-
-        let mut out = Out::new();
-        if matches!(shape, Shape::Monitor) && !options.json {
-            out.line(monitor::HEADER)?;
-            out.flush()?;
-        }
-        let mut printer = Printer { out, names, shape, json: options.json, events: 0 };
-        printer.consume(&mut rings, &mut stop, options.seconds)?;
-        let attached = links.len();
-        drop(links);
-        // What came between the last look and the end of the last link.
-        printer.drain(&mut rings)?;
-        for map in &options.dump {
-            dump(&mut printer.out, &collection, map, options.json)?;
-        }
-
-        let summary = summary(&ready, &collection, &kernel, &arena, kernel_times, attach_time);
-        printer.end(summary, attached, options.json)
+        let (mut collection, kernel_times) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
+        let watched = watch(options, &file, &ready, &kernel, &arena, shape, (&collection, kernel_times), &mut stop);
+        // However it ends, nothing of the object stays attached, and so nothing stays pinned.
+        let unpinned = collection.unpin_new();
+        watched?;
+        unpinned.map_err(|error| Failure::Job(format!("{file}: {error}")))
     })
+}
+
+/// Attaches, prints until it is enough, and sums up.
+#[expect(clippy::too_many_arguments, reason = "all that a run is about")]
+fn watch(
+    options: &Options,
+    file: &str,
+    ready: &Ready<'_>,
+    kernel: &KernelSource<'_>,
+    arena: &Arena<'_>,
+    shape: Shape<'_, '_>,
+    (collection, kernel_times): (&Collection<'_, '_>, KernelTimes),
+    stop: &mut Stop,
+) -> Result<(), Failure> {
+    let start = Instant::now();
+    let (mut rings, names) = rings(collection)?;
+    let links = attach(collection, file)?;
+    let attach_time = start.elapsed();
+
+    let mut out = Out::new();
+    if matches!(shape, Shape::Monitor) && !options.json {
+        out.line(monitor::HEADER)?;
+        out.flush()?;
+    }
+    let mut printer = Printer { out, names, shape, json: options.json, events: 0 };
+    printer.consume(&mut rings, stop, options.seconds)?;
+    let attached = links.len();
+    drop(links);
+    // What came between the last look and the end of the last link.
+    printer.drain(&mut rings)?;
+    for map in &options.dump {
+        dump(&mut printer.out, collection, map, options.json)?;
+    }
+    let summary = summary(ready, collection, kernel, arena, kernel_times, attach_time);
+    printer.end(summary, attached, options.json)
 }
 
 /// Ends the run: readable when SIGINT or SIGTERM came.
