@@ -521,7 +521,7 @@ typedef struct corelo_ring corelo_ring;
  */
 typedef struct {
   /**
-   * `sizeof(corelo_options)`: what lies beyond is taken as zero.
+   * `sizeof(corelo_options)`: no more is read, and what lies beyond is taken as zero.
    */
   uintptr_t size;
   /**

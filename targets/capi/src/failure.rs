@@ -60,7 +60,10 @@ pub(crate) fn load_failure(error: LoadError, words: String) -> LoaderFailure {
     let (code, os_error, full) = match error {
         LoadError::ByteOrder => (Code::ByteOrder, 0, None),
         LoadError::Arena(full) => (Code::Memory, 0, Some(full)),
-        LoadError::MapCreate { errno, .. } | LoadError::MapFill { errno, .. } => (Code::System, errno.0, None),
+        LoadError::MapCreate { errno, .. }
+        | LoadError::MapFill { errno, .. }
+        | LoadError::BtfLoad { errno }
+        | LoadError::ReplacedBtf { errno, .. } => (Code::System, errno.0, None),
         LoadError::Pin { .. } => (Code::System, 0, None),
         LoadError::Program { failure, .. } => (Code::Verifier, failure.errno.0, None),
         LoadError::Link { .. } => (Code::Link, 0, None),

@@ -327,7 +327,11 @@ impl Loader {
         // SAFETY: the collection is dropped before it, and nobody borrows it mutably.
         let prepared = unsafe { self.prepared.get() };
         self.log_len = 0;
-        let (arena, log) = (&mut self.arena, &mut self.log);
+        // What a try takes is in a child of the arena, so that after a failure all of it is there for the next.
+        // SAFETY: all that lies in the child is dropped on failure, or is the collection, which goes before the arena and
+        // its buffer. Meanwhile nothing is taken from the arena itself.
+        let mut child = unsafe { core::mem::transmute::<Arena<'_>, Arena<'static>>(self.arena.scratch()) };
+        let (arena, log) = (&mut child, &mut self.log);
         let loaded = with_options(&self.options, &self.name, &self.modules, |options| {
             let mut collection = Collection::create(prepared, options, arena)?;
             collection.load_programs(options, arena, log)?;
@@ -492,4 +496,83 @@ pub unsafe extern "C" fn corelo_log(handle: *mut Loader, text: *mut c_char, text
         buffer[tail.len()] = 0;
     }
     log.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ptr;
+    use std::ffi::CString;
+
+    /// Opens a fixture with maps pinned in `root`, in `memory` or (where it is empty) in memory of its own.
+    fn opened(name: &str, root: &str, memory: &mut [u64], bytes: usize) -> *mut Loader {
+        let endian = if cfg!(target_endian = "big") { "eb" } else { "el" };
+        let path = format!("{}/../../tests/fixtures/{name}-{endian}.o", env!("CARGO_MANIFEST_DIR"));
+        let (path, root) = (CString::new(path).unwrap(), CString::new(root).unwrap());
+        let options = Options {
+            size: size_of::<Options>(),
+            btf_path: ptr::null(),
+            name: ptr::null(),
+            pin_root: root.as_ptr(),
+            memory: if memory.is_empty() { ptr::null_mut() } else { memory.as_mut_ptr().cast() },
+            memory_size: bytes,
+            skip: ptr::null(),
+            keep_memlock: false,
+        };
+        let mut handle = ptr::null_mut();
+        // SAFETY: all of it lives until the call returns, and the memory until the loader is closed.
+        let code = unsafe { corelo_open(path.as_ptr(), &options, &mut handle, ptr::null_mut()) };
+        assert_eq!(code as i32, Code::Ok as i32);
+        handle
+    }
+
+    /// corelo.h promises it: the second try in exactly the bytes that one takes failed.
+    #[test]
+    fn after_a_failed_load_the_same_memory_does_for_the_next() {
+        let root = format!("/sys/fs/bpf/corelo-capi-{}", std::process::id());
+        if std::fs::create_dir(&root).is_err() {
+            let is_required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
+            assert!(!is_required, "CORELO_REQUIRE_KERNEL=1 and no BPF file system to write to");
+            println!("skipped: no BPF file system to write to");
+            return;
+        }
+        let pin = format!("{root}/corelo_pinned");
+        let load = |handle: *mut Loader| {
+            // SAFETY: a loader that is open; no error is asked for.
+            unsafe { corelo_load(handle, ptr::null_mut()) as i32 }
+        };
+        // SAFETY: as above.
+        let used = |handle: *mut Loader| unsafe { (*handle).arena.high_water() };
+        let handle = opened("pins_sound", &root, &mut [], 0);
+        assert_eq!(load(handle), Code::Ok as i32);
+        let budget = used(handle);
+        // SAFETY: from corelo_open, and not used again.
+        unsafe { corelo_close(handle) };
+        std::fs::remove_file(&pin).unwrap();
+
+        let mut memory = vec![0u64; budget.div_ceil(8)];
+        let handle = opened("pins_sound", &root, &mut memory, budget);
+        // Where the pin is to go there is a directory: the load fails after the tables were made.
+        std::fs::create_dir(&pin).unwrap();
+        for _ in 0..3 {
+            assert_eq!(load(handle), Code::System as i32);
+        }
+        std::fs::remove_dir(&pin).unwrap();
+        assert_eq!(load(handle), Code::Ok as i32);
+        assert_eq!(used(handle), budget);
+        assert_eq!(load(handle), Code::State as i32);
+        // SAFETY: as above.
+        unsafe { corelo_close(handle) };
+        std::fs::remove_file(&pin).unwrap();
+
+        // And one that the verifier refuses, again and again, leaves nothing.
+        let handle = opened("pins_program", &root, &mut [], 0);
+        for _ in 0..3 {
+            assert_eq!(load(handle), Code::Verifier as i32);
+            assert!(!std::path::Path::new(&pin).exists());
+        }
+        // SAFETY: as above.
+        unsafe { corelo_close(handle) };
+        std::fs::remove_dir(&root).unwrap();
+    }
 }

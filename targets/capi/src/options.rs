@@ -8,7 +8,7 @@ use crate::failure::{LoaderFailure, argument, string};
 #[repr(C)]
 #[derive(Debug)]
 pub struct Options {
-    /// `sizeof(corelo_options)`: what lies beyond is taken as zero.
+    /// `sizeof(corelo_options)`: no more is read, and what lies beyond is taken as zero.
     pub size: usize,
     /// The file with the kernel's BTF (raw, or an ELF file with a `.BTF` section); NULL for the running kernel's.
     pub btf_path: *const c_char,
@@ -40,13 +40,13 @@ pub(crate) struct Checked {
 
 impl Checked {
     /// # Safety
-    /// `options` is NULL or valid for `size` bytes, its strings with NULs.
+    /// `options` is NULL or has as many bytes as its `size` says, its strings with NULs.
     pub(crate) unsafe fn new(options: *const Options) -> Result<Self, LoaderFailure> {
-        // SAFETY: the size stands first in every version of the struct.
-        let Some(options) = (unsafe { options.as_ref() }) else { return Ok(Self::default()) };
-        if options.size < size_of::<Options>() {
-            return Err(argument("size of corelo_options is smaller than this version's"));
+        if options.is_null() {
+            return Ok(Self::default());
         }
+        // SAFETY: the caller's promise: so many bytes are there as the first word says.
+        let Given { options, keep_memlock } = unsafe { Given::read(options) }?;
         let text = |text: *const c_char, what| {
             // SAFETY: the caller's promise for the strings.
             let copy = || unsafe { string(text, what) }.map(str::to_owned);
@@ -61,7 +61,83 @@ impl Checked {
             pin_root: text(options.pin_root, "pin_root")?,
             memory: (!options.memory.is_null()).then_some((options.memory, options.memory_size)),
             skip: text(options.skip, "skip")?.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect(),
-            keep_memlock: options.keep_memlock,
+            keep_memlock,
         })
+    }
+}
+
+/// The options as far as the caller has them, zero beyond.
+struct Given {
+    /// Its `keep_memlock` is false: what C left there may be no `bool`.
+    options: Options,
+    keep_memlock: bool,
+}
+
+impl Given {
+    /// # Safety
+    /// `options` is not NULL, its first word can be read, and as many bytes as that says.
+    unsafe fn read(options: *const Options) -> Result<Self, LoaderFailure> {
+        /// More than any version's options: a size beyond is a number that was never set.
+        const LIMIT: usize = 4096;
+        // SAFETY: the size stands first in every version of the struct. No more is read before it is known.
+        let size = unsafe { options.cast::<usize>().read_unaligned() };
+        if !(size_of::<usize>()..=LIMIT).contains(&size) {
+            return Err(argument("size of corelo_options is not one that it ever had"));
+        }
+        // SAFETY: so many bytes are there: the caller's promise.
+        let bytes = unsafe { core::slice::from_raw_parts(options.cast::<u8>(), size) };
+        let (known, unknown) = bytes.split_at(size.min(size_of::<Options>()));
+        if unknown.iter().any(|&byte| byte != 0) {
+            return Err(argument("corelo_options has something set that this version does not know"));
+        }
+        const FLAG: usize = core::mem::offset_of!(Options, keep_memlock);
+        let mut copy = [0u8; size_of::<Options>()];
+        copy[..known.len()].copy_from_slice(known);
+        // Zero where it is beyond what the caller has; what is padding is no matter.
+        let keep_memlock = copy[FLAG] != 0;
+        copy[FLAG] = 0;
+        // SAFETY: any bytes are a size, an address or a number, and the flag was just made false.
+        let options = unsafe { copy.as_ptr().cast::<Options>().read_unaligned() };
+        Ok(Self { options, keep_memlock })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ptr;
+
+    /// Only as many bytes as its size says are there: under a checker of memory, reading more is an error, and here a
+    /// wrong answer.
+    #[test]
+    fn no_more_is_read_than_the_size_says() {
+        let checked = |bytes: &[u8]| {
+            // SAFETY: the first word is the slice's length, or a size that is refused.
+            unsafe { Checked::new(bytes.as_ptr().cast()) }
+        };
+        let of_size = |size: usize, len: usize, fill: u8| {
+            let mut bytes = vec![fill; len];
+            bytes[..size_of::<usize>()].copy_from_slice(&size.to_ne_bytes());
+            bytes
+        };
+        // Garbage behind the size: of a caller whose version had no more.
+        let word = size_of::<usize>();
+        let options = checked(&of_size(word, size_of::<Options>(), 0xff)).unwrap();
+        assert!(options.btf_path.is_none() && options.memory.is_none() && !options.keep_memlock);
+        for size in [0, word - 1, usize::MAX] {
+            assert!(checked(&of_size(size, size_of::<Options>(), 0)).is_err(), "{size}");
+        }
+        // A newer caller, who sets nothing that we do not know, or something.
+        let newer = size_of::<Options>() + 8;
+        assert!(checked(&of_size(newer, newer, 0)).is_ok());
+        let mut set = of_size(newer, newer, 0);
+        set[newer - 1] = 1;
+        assert!(checked(&set).is_err());
+        // A bool of C that is neither 0 nor 1.
+        let mut flagged = of_size(size_of::<Options>(), size_of::<Options>(), 0);
+        flagged[core::mem::offset_of!(Options, keep_memlock)] = 0x40;
+        assert!(checked(&flagged).unwrap().keep_memlock);
+        // SAFETY: NULL is fine.
+        assert!(unsafe { Checked::new(ptr::null()) }.is_ok());
     }
 }
