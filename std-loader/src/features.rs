@@ -92,6 +92,8 @@ features! {
     MemcgAccount "memory cgroup accounting" "5.11",
     /// log_true_size of BPF_PROG_LOAD.
     LogTrueSize "verifier log sizes" "6.4",
+    /// The declaration tag `arg:ctx`: which argument of a global function is the program's context.
+    ArgCtx "context tags" "6.8",
     /// BPF_TRACE_KPROBE_MULTI.
     KprobeMulti "multi-kprobes" "5.18",
     /// BPF_TRACE_UPROBE_MULTI.

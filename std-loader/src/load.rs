@@ -13,6 +13,7 @@ mod contents;
 mod error;
 mod maps;
 mod modules;
+mod old;
 mod options;
 mod pins;
 mod programs;
@@ -66,6 +67,8 @@ pub struct Collection<'p, 'a> {
     arena: Option<ArrayMap>,
     /// How many argument specifications of static probes are in the object's map for them.
     usdt_specs: Mutex<u32>,
+    /// What the kernel was found to lack.
+    old: old::Old,
     patched: u32,
     poisoned: u32,
 }
@@ -129,6 +132,7 @@ impl<'p, 'a> Collection<'p, 'a> {
             pins: Pins::new(prepared, options, arena)?,
             arena: None,
             usdt_specs: Mutex::new(0),
+            old: old::Old::default(),
             patched: 0,
             poisoned: 0,
         })

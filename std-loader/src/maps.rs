@@ -172,8 +172,9 @@ pub fn create(spec: &MapSpec<'_>, memlock: Memlock) -> Result<MapFd, Errno> {
         }
         Err(errno) => errno,
     };
-    // A struct_ops map is nothing without its BTF.
-    if block.btf_fd != 0 && block.btf_vmlinux_value_type_id == 0 {
+    // Kernels before 4.18 have no types at all. A struct_ops map is nothing without its BTF.
+    let has_types = [block.btf_fd, block.btf_key_type_id, block.btf_value_type_id] != [0; 3];
+    if has_types && block.btf_vmlinux_value_type_id == 0 {
         block.btf_fd = 0;
         block.btf_key_type_id = 0;
         block.btf_value_type_id = 0;

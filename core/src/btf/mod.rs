@@ -3,6 +3,7 @@
 //! [`Btf`] is a blob whose header was checked; nothing of it is copied. [`Types`] adds a sparse index, with which ids
 //! are found, and the base that a split BTF builds on. A [`Type`] is a small `Copy` view of one record.
 
+pub mod context;
 mod error;
 pub mod ext;
 pub(crate) mod header;

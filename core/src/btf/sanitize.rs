@@ -176,7 +176,7 @@ const DUMMY_NAME: &[u8] = b"dummy_ksym\0";
 const PLACEHOLDER_NAME: &[u8] = b"enum64_placeholder\0";
 /// Bytes of each type that is added: an INT or a VAR.
 const ADDED: usize = FIXED + 4;
-const HEADER: u32 = 24;
+pub(super) const HEADER: u32 = 24;
 const STATIC: u32 = 0;
 const GLOBAL: u32 = 1;
 const EXTERN: u32 = 2;
@@ -332,9 +332,7 @@ impl Additions {
         let types_len = to_u32(btf.types_len().saturating_add(self.types_len()));
         let strings_len = to_u32(copy.len()).saturating_sub(HEADER).saturating_sub(types_len);
         let mut out = Writer { left: copy, endian };
-        out.bytes(&u16_bytes(MAGIC, endian));
-        out.bytes(&[1, 0]);
-        out.words(&[HEADER, 0, types_len, types_len, strings_len]);
+        out.header(types_len, strings_len);
         out.bytes(btf.types.data());
 
         let int_name = to_u32(btf.strings().len());
@@ -361,20 +359,28 @@ impl Additions {
     }
 }
 
-struct Writer<'w> {
-    left: &'w mut [u8],
-    endian: Endian,
+/// Fills a slice from its start; what does not fit is left out.
+pub(super) struct Writer<'w> {
+    pub(super) left: &'w mut [u8],
+    pub(super) endian: Endian,
 }
 
 impl Writer<'_> {
-    fn bytes(&mut self, bytes: &[u8]) {
+    /// A header of 24 bytes: the types, and behind them the strings.
+    pub(super) fn header(&mut self, types_len: u32, strings_len: u32) {
+        self.bytes(&u16_bytes(MAGIC, self.endian));
+        self.bytes(&[1, 0]);
+        self.words(&[HEADER, 0, types_len, types_len, strings_len]);
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
         if let Some((place, left)) = core::mem::take(&mut self.left).split_at_mut_checked(bytes.len()) {
             place.copy_from_slice(bytes);
             self.left = left;
         }
     }
 
-    fn words(&mut self, words: &[u32]) {
+    pub(super) fn words(&mut self, words: &[u32]) {
         for &word in words {
             self.bytes(&u32_bytes(word, self.endian));
         }

@@ -7,13 +7,14 @@ use super::Feature;
 /// Bytes of the header.
 const HEADER: usize = 24;
 /// Room for the largest of the blobs.
-pub(super) const MAX_BLOB: usize = 128;
+pub(super) const MAX_BLOB: usize = 192;
 
 /// Type ids count from 1; a string's offset is where it stands here. `?` starts a section name only.
-const STRINGS: &[u8] = b"\0x\0.data\0?.data\0";
+const STRINGS: &[u8] = b"\0x\0.data\0?.data\0arg:ctx\0";
 const NAME: u32 = 1;
 const SECTION: u32 = 3;
 const QMARK_SECTION: u32 = 9;
+const CONTEXT_TAG: u32 = 16;
 
 const INT: u32 = 1;
 const PTR: u32 = 2;
@@ -89,6 +90,13 @@ pub(super) fn blob(feature: Feature) -> Option<Blob> {
         // Of the whole variable: component -1.
         Feature::BtfDeclTag => Blob::new(&[&A_INT, &var, &[NAME, info(DECL_TAG, 0), 2, u32::MAX]]),
         Feature::BtfTypeTag => Blob::new(&[&A_INT, &[NAME, info(TYPE_TAG, 0), 1], &[0, info(PTR, 0), 2]]),
+        // What runs it is in probes.rs: x [4] calls x [6], whose parameter is the context.
+        Feature::ArgCtx => {
+            let proto = [0, info(FUNC_PROTO, 1), 1, NAME, 2];
+            let func = |proto| [NAME, info(FUNC, 1), proto];
+            let tag = [CONTEXT_TAG, info(DECL_TAG, 0), 6, 0];
+            Blob::new(&[&A_INT, &[0, info(PTR, 0), 0], &proto, &func(3), &proto, &func(5), &tag])
+        }
         Feature::BtfEnum64 => Blob::new(&[&[NAME, info(ENUM64, 1), 8, NAME, 1, 1]]),
         _ => return None,
     })

@@ -21,6 +21,7 @@ const CGROUP_INET_SOCK_CREATE: u32 = 2;
 /// Helpers by number: `enum bpf_func_id`.
 const PROBE_READ_KERNEL: i32 = 113;
 const KTIME_GET_COARSE_NS: i32 = 160;
+const GET_FUNC_IP: i32 = 173;
 const GET_ATTACH_COOKIE: i32 = 174;
 
 type Insn = [u8; 8];
@@ -44,6 +45,9 @@ const EXIT: Insn = insn(0x95, 0, 0, 0);
 const RETURN_0: [Insn; 2] = [move_imm(0, 0), EXIT];
 
 pub(super) fn run(feature: Feature, memlock: Memlock) -> Result<bool, Errno> {
+    if feature == Feature::ArgCtx {
+        return context_tag(memlock);
+    }
     if let Some(blob) = btf::blob(feature) {
         return load_blob(blob.as_bytes(), memlock).map(|_| true);
     }
@@ -183,6 +187,26 @@ fn program_name(memlock: Memlock) -> Result<bool, Errno> {
     drop(program(ProgramSpec::new(SOCKET_FILTER), &RETURN_0, memlock)?);
     let load = bpf::ProgLoad { name: maps::kernel_name(b"corelo_probe"), ..socket_filter(&RETURN_0) };
     bpf::prog_load(&load, &mut [], &mut 0).map(|_| true)
+}
+
+/// A global function that passes its parameter to a helper, which wants the context.
+fn context_tag(memlock: Memlock) -> Result<bool, Errno> {
+    let Some(blob) = btf::blob(Feature::ArgCtx) else {
+        return Ok(false);
+    };
+    let btf = load_blob(blob.as_bytes(), memlock)?;
+    /// BPF_PSEUDO_CALL.
+    const FUNCTION: u8 = 1;
+    let insns = [insn(0x85, 0, FUNCTION, 1), EXIT, call(GET_FUNC_IP), EXIT];
+    // Where each function starts, and its type.
+    let func_info = [0u32, 4, 2, 6].map(u32::to_ne_bytes);
+    let spec = ProgramSpec {
+        btf_fd: Some(btf.as_fd()),
+        func_info: func_info.as_flattened(),
+        func_info_rec_size: 8,
+        ..ProgramSpec::new(KPROBE)
+    };
+    program(spec, &insns, memlock).map(|_| true)
 }
 
 fn log_true_size(memlock: Memlock) -> Result<bool, Errno> {

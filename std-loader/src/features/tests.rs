@@ -119,5 +119,5 @@ fn blobs_parse_as_btf() {
         assert!(btf.iter().all(|ty| ty.is_ok()), "{feature:?}");
         seen += 1;
     }
-    assert_eq!(seen, 9);
+    assert_eq!(seen, 10);
 }

@@ -11,12 +11,12 @@ use corelo_core::link::{LinkedProgram, ReferenceKind};
 use corelo_core::object::section_name::{ProgType, Target};
 use corelo_core::object::{ExternKind, Function};
 use corelo_core::prepare::{AttachTarget, Prepared};
-use zerocopy::IntoBytes;
 
 use super::error::link_error;
+use super::old::Parts;
 use super::{Collection, LoadError, LoadOptions, is_usdt, is_wanted, program_kind, tables};
 use crate::links;
-use crate::programs::{LogBuffer, ProgramSpec, load_program};
+use crate::programs::{LogBuffer, ProgramSpec};
 use crate::sys::{Errno, bpf};
 use crate::version::KernelVersion;
 
@@ -129,8 +129,9 @@ impl Collection<'_, '_> {
             memlock: options.memlock,
             ..ProgramSpec::new(kind.prog_type.0)
         };
-        let loaded = load_program(&spec, linked.insns.as_bytes(), log);
-        let fd = loaded.map_err(|failure| LoadError::Program { function: number, failure })?;
+        let prog_type = kind.prog_type;
+        let mut parts = Parts { prepared, options, insns: linked.insns, prog_type, function: number };
+        let fd = self.old.load(&mut parts, &spec, scratch, log)?;
         self.programs.set(number, fd);
         self.patched += linked.patched;
         self.poisoned += linked.poisoned;
