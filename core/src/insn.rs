@@ -13,6 +13,11 @@ pub(crate) fn slot_of(byte_offset: u64) -> Option<u32> {
     u32::try_from(byte_offset >> INSN_SIZE.trailing_zeros()).ok()
 }
 
+/// The slot that starts at a byte offset.
+pub(crate) fn whole_slot_of(byte_offset: u64) -> Option<u32> {
+    slot_of(byte_offset).filter(|_| byte_offset.is_multiple_of(crate::numbers::to_u64(INSN_SIZE)))
+}
+
 /// The helper number that marks a poisoned instruction: "bad relo" (libbpf: `bpf_core_poison_insn`).
 pub const POISON_HELPER: i32 = 0x0bad_2310;
 

@@ -21,3 +21,9 @@ pub const MAX_ALL_COMPARISONS: u32 = 1 << 24;
 
 /// Instructions of one program after linking (kernel: `BPF_COMPLEXITY_LIMIT_INSNS`).
 pub const MAX_PROGRAM_INSNS: u32 = 1_000_000;
+
+/// Functions of one program after linking, itself counted (kernel: `BPF_MAX_SUBPROGS`).
+pub const MAX_SUBPROGRAMS: usize = 256;
+
+/// Maps that one program may refer to (kernel: `MAX_USED_MAPS`).
+pub const MAX_USED_MAPS: usize = 64;

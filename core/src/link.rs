@@ -11,6 +11,7 @@ mod references;
 use zerocopy::IntoBytes;
 
 use crate::arena::{Arena, ArenaFull, Part};
+use crate::btf::Types;
 use crate::insn::{INSN_SIZE, Insn, slot_of};
 use crate::numbers::{to_u32, to_usize};
 use crate::object::elf::{Rel, Symbol};
@@ -20,6 +21,8 @@ use crate::relo::resolve::{Decisions, Verdict};
 
 pub use error::{LinkCause, LinkError};
 pub use layout::Placement;
+use layout::PlacementIndex;
+use references::UsedMaps;
 pub use references::{Reference, ReferenceKind};
 
 /// A program ready but for the descriptors of what it refers to.
@@ -45,6 +48,7 @@ pub struct LinkedProgram<'s> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linker<'l> {
     pub(crate) object: &'l Object<'l>,
+    pub(crate) local: Option<&'l Types<'l>>,
     pub(crate) declared: &'l Declared<'l>,
     pub(crate) decisions: &'l Decisions<'l>,
 }
@@ -77,9 +81,9 @@ impl<'l> Code<'l> {
         (self.function.insn_start().saturating_mul(size), self.function.insn_end().saturating_mul(size))
     }
 
-    fn rels(&self, object: &Object<'l>) -> impl Iterator<Item = Rel> + use<'l> {
+    fn rels(&self, linker: &Linker<'l>) -> impl Iterator<Item = Rel> + use<'l> {
         let (start, end) = self.byte_range();
-        self.section.rels(object).range(u64::from(start), u64::from(end))
+        self.section.rels(linker.object, linker.declared.rel_order).range(u64::from(start), u64::from(end))
     }
 
     /// The slot in the function of the byte `offset` of its section.
@@ -93,7 +97,8 @@ impl<'l> Linker<'l> {
     pub(crate) fn link<'s>(&self, number: usize, scratch: &mut Arena<'s>) -> Result<LinkedProgram<'s>, LinkError> {
         let main = self.code(number);
         let arena = main.arena();
-        let (placements, has_calls) = self.lay_out(number, scratch)?;
+        let mut index = PlacementIndex::default();
+        let (placements, has_calls) = self.lay_out(number, &mut index, scratch)?;
         let insn_count: u32 =
             placements.iter().map(|place| self.code(to_usize(place.function)).function.insn_count()).sum();
         let insns = scratch.take::<Insn>(to_usize(insn_count), Part::Insns).map_err(arena)?;
@@ -105,7 +110,7 @@ impl<'l> Linker<'l> {
         }
         let references = self.apply_references(placements, insns, scratch)?;
         if has_calls {
-            self.apply_calls(placements, insns)?;
+            self.apply_calls(placements, &index, insns)?;
         }
         let func_info = self.info(placements, scratch, Part::FuncInfo)?;
         let line_info = self.info(placements, scratch, Part::LineInfo)?;
@@ -119,14 +124,16 @@ impl<'l> Linker<'l> {
         scratch: &mut Arena<'_>,
         mut each: impl FnMut(usize),
     ) -> Result<(), LinkError> {
-        for place in self.lay_out(number, scratch)?.0 {
+        let mut used = UsedMaps::default();
+        for place in self.lay_out(number, &mut PlacementIndex::default(), scratch)?.0 {
             let code = self.code(to_usize(place.function));
-            for rel in code.rels(self.object) {
+            for rel in code.rels(self) {
                 let insn_idx = code.insn_idx(rel.offset);
                 let symbol = self.symbol(&code, insn_idx, rel)?;
                 let pair = [code.insn(insn_idx), code.insn(insn_idx.saturating_add(1))];
                 let mut pair = pair.map(Option::unwrap_or_default);
-                let applied = self.apply_reference(&mut pair, &symbol).map_err(|cause| code.error(insn_idx, cause))?;
+                let applied =
+                    self.apply_reference(&mut pair, &symbol, &mut used).map_err(|cause| code.error(insn_idx, cause))?;
                 if let Some((ReferenceKind::Map | ReferenceKind::MapValue, map)) = applied {
                     each(usize::from(map));
                 }

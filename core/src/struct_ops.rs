@@ -8,8 +8,8 @@ use core::fmt;
 
 use crate::btf::{BtfError, Kind, Member, Type, TypeId, Types};
 use crate::numbers::to_usize;
-use crate::object::elf::Rel;
-use crate::object::{Declared, Map, MapOrigin, Object, ObjectError, SortedRels, rels_of};
+use crate::object::elf::{Rel, Rels};
+use crate::object::{Declared, Map, MapOrigin, Object, ObjectError, rels_of};
 
 /// Why a struct_ops table does not fit the kernel. Members are numbered in the object's struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,9 +143,9 @@ impl<'t> Tables<'t> {
     }
 
     /// The program that a table has at byte `offset` of its struct.
-    fn program_at(&self, rels: SortedRels<'_>, map: &Map, offset: u32) -> Result<Option<usize>, StructOpsError> {
+    fn program_at(&self, rels: Rels<'_>, map: &Map, offset: u32) -> Result<Option<usize>, StructOpsError> {
         let place = map.section_offset().saturating_add(u64::from(offset));
-        let rel = rels.range(place, place.saturating_add(1)).next();
+        let rel = rels.iter().find(|rel| rel.offset == place);
         rel.map(|rel| self.program(rel)).transpose()
     }
 
@@ -167,10 +167,10 @@ impl<'t> Tables<'t> {
 
     /// Every pointer of a table goes from a member that takes functions to a struct_ops program, by a symbol alone
     /// (libbpf: `bpf_object__collect_st_ops_relos`).
-    fn check_pointers(&self, map: &Map, local: &Type<'_>, rels: SortedRels<'_>) -> Result<(), StructOpsError> {
+    fn check_pointers(&self, map: &Map, local: &Type<'_>, rels: Rels<'_>) -> Result<(), StructOpsError> {
         let range = range(map);
         let data = map.initial_data(self.object);
-        for rel in rels.range(range.start, range.end) {
+        for rel in rels.iter().filter(|rel| range.contains(&rel.offset)) {
             let place = rel.offset.saturating_sub(range.start);
             let member = local.members().find(|member| u64::from(member.bit_offset) == place.saturating_mul(8));
             let word = usize::try_from(place).ok().and_then(|start| data.get(start..start.saturating_add(8)));
@@ -214,7 +214,7 @@ impl<'t> Tables<'t> {
         mut each: impl FnMut(u32, u32, Content<'_>) -> Result<(), StructOpsError>,
     ) -> Result<(), StructOpsError> {
         let data = map.initial_data(self.object);
-        let rels = SortedRels::new(rels_of(self.object, map.section())?);
+        let rels = rels_of(self.object, map.section())?;
         let local = self.local.get(map.definition())?;
         let target = self.kernel.get(ops.type_id)?;
         self.check_pointers(map, &local, rels)?;

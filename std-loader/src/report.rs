@@ -49,6 +49,7 @@ impl fmt::Display for ObjectReport<'_> {
             | ObjectError::ExternNotInBtf { symbol }
             | ObjectError::UnknownExternSection { symbol }
             | ObjectError::BadKconfigType { symbol }
+            | ObjectError::LegacyMapWord { symbol, .. }
             | ObjectError::BadSlot { symbol, .. } => write_known(f, "symbol", symbol, object.symbol_name(symbol)),
             ObjectError::StaticMap { id } | ObjectError::MapWithoutType { id } | ObjectError::InnerOfInner { id } => {
                 write_known(f, "variable", id.0, type_name(object, id))

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::arena::ArenaFull;
-use crate::limits::MAX_PROGRAM_INSNS;
+use crate::limits::{MAX_PROGRAM_INSNS, MAX_SUBPROGRAMS, MAX_USED_MAPS};
 use crate::object::ObjectError;
 use crate::relo::patch::PatchError;
 use crate::relo::resolve::Verdict;
@@ -76,6 +76,15 @@ pub enum LinkCause {
     BadLdImm64,
     /// The program takes more than a million instructions with all that it calls.
     TooManyInsns,
+    /// The program has more subprograms, itself counted, than the kernel takes.
+    TooManySubprograms,
+    /// The program refers to more maps than the kernel takes.
+    TooManyMaps,
+    /// A symbol is referred to with an offset, which leads to nothing that is known.
+    SymbolOffset {
+        /// The symbol.
+        symbol: u32,
+    },
     /// The object file is at fault.
     Object(ObjectError),
     /// The arena is too small.
@@ -105,6 +114,11 @@ impl fmt::Display for LinkCause {
             }
             Self::BadLdImm64 => f.write_str("64-bit load has no second half"),
             Self::TooManyInsns => write!(f, "program has more than {MAX_PROGRAM_INSNS} instructions"),
+            Self::TooManySubprograms => write!(f, "program has more than {MAX_SUBPROGRAMS} subprograms with itself"),
+            Self::TooManyMaps => write!(f, "program refers to more than {MAX_USED_MAPS} maps"),
+            Self::SymbolOffset { symbol } => {
+                write!(f, "reference to symbol [{symbol}] has an offset, where nothing starts")
+            }
             Self::Object(error) => error.fmt(f),
             Self::Arena(full) => full.fmt(f),
         }

@@ -3,8 +3,8 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::arena::{Arena, Part};
-use crate::insn::{INSN_SIZE, Insn, pseudo};
-use crate::limits::MAX_PROGRAM_INSNS;
+use crate::insn::{Insn, pseudo, whole_slot_of};
+use crate::limits::{MAX_PROGRAM_INSNS, MAX_SUBPROGRAMS};
 use crate::numbers::{to_u32, to_usize};
 use crate::object::{CodeSection, exception_callback};
 
@@ -23,12 +23,43 @@ pub struct Placement {
     resume: u32,
 }
 
+/// Which placement a function has: places in the list by a hash of the function's number, one after the other where
+/// several have the same. At most half full.
+pub(super) struct PlacementIndex([u8; 2 * MAX_SUBPROGRAMS]);
+
+impl Default for PlacementIndex {
+    fn default() -> Self {
+        Self([0; 2 * MAX_SUBPROGRAMS])
+    }
+}
+
+impl PlacementIndex {
+    /// The number of the function's placement, or the place for it. The program itself, of number 0, is in no place.
+    #[inline(never)]
+    fn find(&self, placements: &[Placement], function: usize) -> Result<usize, usize> {
+        if placements.first().is_some_and(|place| to_usize(place.function) == function) {
+            return Ok(0);
+        }
+        let mut at = function;
+        loop {
+            at &= self.0.len().wrapping_sub(1);
+            let number = usize::from(self.0.get(at).copied().unwrap_or(0));
+            match placements.get(number) {
+                Some(place) if number != 0 && to_usize(place.function) == function => return Ok(number),
+                Some(_) if number != 0 => at = at.wrapping_add(1),
+                _ => return Err(at),
+            }
+        }
+    }
+}
+
 impl<'l> Linker<'l> {
     /// Finds all functions that the program reaches, in the order in which they are appended, and whether any
-    /// instruction leads to one.
+    /// instruction leads to one; `index` gets where each is in that order.
     pub(super) fn lay_out<'s>(
         &self,
         number: usize,
+        index: &mut PlacementIndex,
         scratch: &mut Arena<'s>,
     ) -> Result<(&'s [Placement], bool), LinkError> {
         let main = self.code(number);
@@ -58,11 +89,14 @@ impl<'l> Linker<'l> {
                 }
             };
             has_calls = true;
-            if placements.as_slice().iter().any(|place| to_usize(place.function) == callee) {
-                continue;
+            let Err(free) = index.find(placements.as_slice(), callee) else { continue };
+            let number = placements.len();
+            let number = u8::try_from(number).map_err(|_| main.error(0, LinkCause::TooManySubprograms))?;
+            if let Some(place) = index.0.get_mut(free) {
+                *place = number;
             }
             let place = Placement { function: to_u32(callee), insn_start: end, parent: current, resume: insn_idx };
-            current = to_u32(placements.len());
+            current = u32::from(number);
             placements.push(place).map_err(arena)?;
             code = self.code(callee);
             insn_idx = 0;
@@ -79,7 +113,8 @@ impl<'l> Linker<'l> {
         if !self.declared.has_exception_callbacks {
             return Ok(None);
         }
-        let name = exception_callback(self.object, Some(self.object.symbol_name(main.function.symbol())));
+        let function = self.object.symbol_name(main.function.symbol());
+        let name = self.local.and_then(|local| exception_callback(local, Some(function)));
         let Some(name) = name else { return Ok(None) };
         let found = self
             .declared
@@ -112,7 +147,7 @@ impl<'l> Linker<'l> {
         }
         let slot = code.function.insn_start().saturating_add(insn_idx);
         let imm = i64::from(insn.imm(endian));
-        let Some(rel) = code.section.rels(self.object).of_insn(slot) else {
+        let Some(rel) = code.section.rels(self.object, self.declared.rel_order).of_insn(slot) else {
             // A static function of the same section is called without a relocation.
             if !is_call {
                 return Ok(None);
@@ -134,12 +169,9 @@ impl<'l> Linker<'l> {
             };
         };
         // A call's immediate counts instructions from the next one; an address's counts bytes.
-        let value = i64::try_from(symbol.value).unwrap_or(i64::MAX);
-        // A shift: a division of 64 bits is a library routine on small processors.
-        let slot = |offset: i64| offset >> INSN_SIZE.trailing_zeros();
-        let target =
-            if is_call { slot(value).saturating_add(imm).saturating_add(1) } else { slot(value.saturating_add(imm)) };
-        let found = self.function_at(section, target);
+        let (in_bytes, in_insns) = if is_call { (0, imm.saturating_add(1)) } else { (imm, 0) };
+        let start = whole_slot_of(symbol.value.wrapping_add_signed(in_bytes));
+        let found = start.and_then(|start| self.function_at(section, i64::from(start).saturating_add(in_insns)));
         found.map(Some).ok_or(code.error(insn_idx, LinkCause::NoFunction { symbol: Some(rel.symbol) }))
     }
 
@@ -149,7 +181,12 @@ impl<'l> Linker<'l> {
     }
 
     /// Points calls and function addresses to where the functions are now.
-    pub(super) fn apply_calls(&self, placements: &[Placement], insns: &mut [Insn]) -> Result<(), LinkError> {
+    pub(super) fn apply_calls(
+        &self,
+        placements: &[Placement],
+        index: &PlacementIndex,
+        insns: &mut [Insn],
+    ) -> Result<(), LinkError> {
         let endian = self.object.endian();
         for place in placements {
             let code = self.code(to_usize(place.function));
@@ -158,7 +195,7 @@ impl<'l> Linker<'l> {
                 let Some(compiled) = code.insn(insn_idx) else { break };
                 let at = place.insn_start.saturating_add(insn_idx);
                 if let Some(callee) = self.callee(&code, insn_idx, compiled)? {
-                    let target = placements.iter().find(|place| to_usize(place.function) == callee);
+                    let target = index.find(placements, callee).ok().and_then(|number| placements.get(number));
                     let target = target.map_or(0, |place| place.insn_start);
                     if let Some(insn) = insns.get_mut(to_usize(at)) {
                         insn.set_imm(target.wrapping_sub(at).wrapping_sub(1).cast_signed(), endian);

@@ -4,6 +4,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::arena::{Arena, Part};
 use crate::insn::{Insn, pseudo};
+use crate::limits::MAX_USED_MAPS;
 use crate::numbers::to_usize;
 use crate::object::elf::Symbol;
 use crate::object::{ARENA, ARENA_SECTION, CodeSection, Extern, ExternKind, Map, MapOrigin};
@@ -61,6 +62,44 @@ impl Reference {
     }
 }
 
+/// The maps that one program refers to.
+#[derive(Default)]
+pub(super) struct UsedMaps(heapless::Vec<u16, MAX_USED_MAPS>);
+
+impl UsedMaps {
+    /// The number of the first map that is asked for; those that were found before are looked at first.
+    #[inline(never)]
+    fn find(&mut self, maps: &[Map], wanted: Wanted) -> Result<Option<u16>, LinkCause> {
+        let is_it = |map: &Map| match wanted {
+            Wanted::Kconfig => map.origin() == MapOrigin::Kconfig,
+            // A program with two, of which this may be either, is one that the kernel refuses.
+            Wanted::Arena => map.map_type == ARENA,
+            Wanted::At(section, address) => {
+                map.section() == section
+                    && (matches!(map.origin(), MapOrigin::Data(_)) || map.section_offset() == address)
+            }
+        };
+        let is_known = |&&number: &&u16| maps.get(usize::from(number)).is_some_and(is_it);
+        if let Some(&number) = self.0.iter().find(is_known) {
+            return Ok(Some(number));
+        }
+        let found = maps.iter().position(is_it).and_then(|number| u16::try_from(number).ok());
+        if let Some(number) = found {
+            self.0.push(number).map_err(|_| LinkCause::TooManyMaps)?;
+        }
+        Ok(found)
+    }
+}
+
+/// Which map.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Kconfig,
+    Arena,
+    /// The one that lies there: a section, and a byte of it.
+    At(u32, u64),
+}
+
 impl<'l> Linker<'l> {
     /// Turns relocations against maps, data and externs into references.
     pub(super) fn apply_references<'s>(
@@ -69,15 +108,17 @@ impl<'l> Linker<'l> {
         insns: &mut [Insn],
         scratch: &mut Arena<'s>,
     ) -> Result<&'s [Reference], LinkError> {
+        let mut used = UsedMaps::default();
         let mut references = scratch.grow::<Reference>(Part::References);
         for place in placements {
             let code = self.code(to_usize(place.function));
-            for rel in code.rels(self.object) {
+            for rel in code.rels(self) {
                 let insn_idx = code.insn_idx(rel.offset);
                 let symbol = self.symbol(&code, insn_idx, rel)?;
                 let slot = place.insn_start.saturating_add(insn_idx);
                 let Some(pair) = insns.get_mut(to_usize(slot)..) else { continue };
-                let applied = self.apply_reference(pair, &symbol).map_err(|cause| code.error(insn_idx, cause))?;
+                let applied =
+                    self.apply_reference(pair, &symbol, &mut used).map_err(|cause| code.error(insn_idx, cause))?;
                 if let Some((kind, number)) = applied {
                     let reference = Reference { insn_idx: slot, number, kind: kind.number() };
                     references.push(reference).map_err(code.arena())?;
@@ -91,6 +132,7 @@ impl<'l> Linker<'l> {
         &self,
         insns: &mut [Insn],
         symbol: &Symbol<'_>,
+        used: &mut UsedMaps,
     ) -> Result<Option<(ReferenceKind, u16)>, LinkCause> {
         let endian = self.object.endian();
         let (first, rest) = insns.split_first_mut().ok_or(LinkCause::BadLdImm64)?;
@@ -109,14 +151,17 @@ impl<'l> Linker<'l> {
         let second = rest.first_mut().ok_or(LinkCause::BadLdImm64)?;
         if symbol.is_extern() {
             let (number, ext) = self.find_extern(symbol)?;
-            first.set_imm(0, endian);
+            if first.imm(endian) != 0 {
+                return Err(LinkCause::SymbolOffset { symbol: symbol.index });
+            }
             second.set_imm(0, endian);
             if ext.kind() != ExternKind::Kconfig {
                 return Ok(Some((ReferenceKind::ExternLoad, number)));
             }
             first.set_src_reg(pseudo::MAP_VALUE, endian);
             second.set_imm(ext.data_range().0.cast_signed(), endian);
-            let map = self.find_map(symbol, |map| map.origin() == MapOrigin::Kconfig)?;
+            let map = used.find(self.declared.maps, Wanted::Kconfig)?;
+            let map = map.ok_or(LinkCause::NoMap { symbol: symbol.index })?;
             return Ok(Some((ReferenceKind::MapValue, map)));
         }
         let section = symbol.section.ok_or(LinkCause::UndefinedSymbol { symbol: symbol.index })?;
@@ -125,39 +170,33 @@ impl<'l> Linker<'l> {
             first.set_src_reg(pseudo::FUNC, endian);
             return Ok(None);
         }
-        let mut in_section = self.declared.maps.iter().filter(|map| map.section() == section);
-        match in_section.next().map(Map::origin) {
-            None if self.object.section_name(section) != ARENA_SECTION => {
-                Err(LinkCause::UnsupportedSection { symbol: symbol.index })
-            }
-            origin @ (None | Some(MapOrigin::Data(_))) => {
-                let map = self.find_map(symbol, |map| match origin {
-                    None => map.map_type == ARENA,
-                    Some(_) => map.section() == section,
-                })?;
-                let value = i32::try_from(symbol.value).map_err(|_| LinkCause::NoMap { symbol: symbol.index })?;
-                let offset = first.imm(endian).wrapping_add(value);
-                first.set_src_reg(pseudo::MAP_VALUE, endian);
-                first.set_imm(0, endian);
-                second.set_imm(offset, endian);
-                Ok(Some((ReferenceKind::MapValue, map)))
-            }
-            Some(_) => {
-                let is_it = |map: &Map| {
-                    map.section() == section && map.section_offset() == symbol.value && map.origin() != MapOrigin::Inner
-                };
-                let map = self.find_map(symbol, is_it)?;
-                first.set_src_reg(pseudo::MAP_FD, endian);
-                first.set_imm(0, endian);
-                second.set_imm(0, endian);
-                Ok(Some((ReferenceKind::Map, map)))
-            }
+        // What lies there: the symbol may be the whole section's, and the offset in the instruction.
+        let no_map = LinkCause::NoMap { symbol: symbol.index };
+        let address = symbol.value.checked_add_signed(i64::from(first.imm(endian))).ok_or(no_map)?;
+        let maps = self.declared.maps;
+        let found = match used.find(maps, Wanted::At(section, address))? {
+            None if self.object.section_name(section) == ARENA_SECTION => used.find(maps, Wanted::Arena)?,
+            found => found,
+        };
+        let Some((number, map)) = found.and_then(|number| Some((number, maps.get(usize::from(number))?))) else {
+            return Err(if maps.iter().any(|map| map.section() == section) {
+                no_map
+            } else {
+                LinkCause::UnsupportedSection { symbol: symbol.index }
+            });
+        };
+        let is_value = map.section() != section || matches!(map.origin(), MapOrigin::Data(_));
+        first.set_imm(0, endian);
+        if !is_value {
+            first.set_src_reg(pseudo::MAP_FD, endian);
+            second.set_imm(0, endian);
+            return Ok(Some((ReferenceKind::Map, number)));
         }
-    }
-
-    pub(super) fn find_map(&self, symbol: &Symbol<'_>, is_it: impl Fn(&Map) -> bool) -> Result<u16, LinkCause> {
-        let found = self.declared.maps.iter().position(is_it);
-        found.and_then(|number| u16::try_from(number).ok()).ok_or(LinkCause::NoMap { symbol: symbol.index })
+        let size = self.object.elf().section(section).map_err(LinkCause::Object)?.size();
+        let offset = u32::try_from(address).ok().filter(|_| address < size).ok_or(no_map)?;
+        first.set_src_reg(pseudo::MAP_VALUE, endian);
+        second.set_imm(offset.cast_signed(), endian);
+        Ok(Some((ReferenceKind::MapValue, number)))
     }
 
     pub(super) fn find_extern(&self, symbol: &Symbol<'_>) -> Result<(u16, &'l Extern), LinkCause> {

@@ -170,7 +170,7 @@ pub(crate) struct Rels<'obj> {
 }
 
 /// Bytes of `Elf64_Rel`.
-const REL_SIZE: usize = 16;
+pub(super) const REL_SIZE: usize = 16;
 
 impl<'obj> Rels<'obj> {
     pub(crate) fn parse(section: &Section<'obj>) -> Result<Self, ObjectError> {
@@ -190,7 +190,11 @@ impl<'obj> Rels<'obj> {
     }
 
     pub(crate) fn get(&self, number: usize) -> Option<Rel> {
-        let at = number.checked_mul(REL_SIZE)?;
+        self.at(number.checked_mul(REL_SIZE)?)
+    }
+
+    /// The entry at byte `at`.
+    pub(crate) fn at(&self, at: usize) -> Option<Rel> {
         let info = self.entries.u64(at.checked_add(8)?)?;
         Some(Rel { offset: self.entries.u64(at)?, symbol: high_u32(info) })
     }

@@ -99,10 +99,19 @@ pub enum ObjectError {
         /// Where in the section the pointer is, in bytes.
         offset: u64,
     },
-    /// A legacy `maps` section is not divided evenly among its maps, or its definitions are too short.
+    /// A definition in a legacy `maps` section does not lie within it, or is shorter than the five words that all have.
     BadLegacyMaps {
         /// The section.
         section: u32,
+    },
+    /// A legacy map's definition has a value behind its first five words, and what it means is not certain.
+    LegacyMapWord {
+        /// The map's symbol.
+        symbol: u32,
+        /// The word of the definition, the first being 0.
+        word: u32,
+        /// What it holds.
+        value: u32,
     },
     /// An extern is not described in the BTF.
     ExternNotInBtf {
@@ -187,8 +196,17 @@ impl fmt::Display for ObjectError {
                 "pointer to symbol [{symbol}] at byte {offset} of the map definitions fills no slot of a map that holds it"
             ),
             Self::BadLegacyMaps { section } => {
-                write!(f, "section [{section}] of legacy map definitions is not divided evenly among its maps")
+                write!(
+                    f,
+                    "section [{section}] of legacy map definitions has one that is shorter than five words or lies outside"
+                )
             }
+            Self::LegacyMapWord { symbol, word, value } => write!(
+                f,
+                "legacy map of symbol [{symbol}] has {value} in word {word} of its definition, of which no known layout is certain: \
+                 taken are by name in BTF inner_map_idx (of a map of maps) and numa_node of samples/bpf, and pinning 1 of aya; \
+                 not iproute2's id, pinning, inner_id, inner_idx"
+            ),
             Self::ExternNotInBtf { symbol } => write!(f, "extern of symbol [{symbol}] is not in the object's BTF"),
             Self::UnknownExternSection { symbol } => {
                 write!(f, "extern of symbol [{symbol}] is neither in .kconfig nor in .ksyms")

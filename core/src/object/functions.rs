@@ -10,7 +10,7 @@ use crate::arena::{Arena, Part};
 use crate::btf::ext::{InfoList, SectionRecords};
 use crate::btf::lookup::{FNV_BASIS, hash};
 use crate::bytes::Bytes;
-use crate::insn::{INSN_SIZE, slot_of};
+use crate::insn::{INSN_SIZE, whole_slot_of};
 use crate::numbers::{to_u32, to_u64, to_usize};
 
 /// A section with code, and where its records are.
@@ -111,9 +111,14 @@ impl CodeSection {
         piece(object, self.text_at, self.text_len)
     }
 
-    pub(crate) fn rels<'obj>(&self, object: &Object<'obj>) -> SortedRels<'obj> {
-        let rels = Rels::new(piece(object, self.rels_at, self.rels_len));
-        SortedRels { rels, is_sorted: self.flags & REL_SORTED != 0 }
+    /// Its relocations; `order` is the object's [`Declared::rel_order`](super::Declared).
+    pub(crate) fn rels<'obj>(&self, object: &Object<'obj>, order: &'obj [[u32; 2]]) -> SortedRels<'obj> {
+        if cfg!(not(feature = "foreign-objects")) || self.flags & REL_SORTED != 0 {
+            return SortedRels { rels: Rels::new(piece(object, self.rels_at, self.rels_len)), order: &[] };
+        }
+        let order = order.get(to_usize(self.rels_at)..).and_then(|order| order.get(..to_usize(self.rels_len)));
+        let file = Bytes::new(object.bytes(), object.endian());
+        SortedRels { rels: Rels::new(file), order: order.unwrap_or_default() }
     }
 
     pub(crate) fn core_relos<'obj>(&self, object: &Object<'obj>) -> Records<'obj> {
@@ -141,29 +146,35 @@ fn place(object: &Object<'_>, bytes: &[u8]) -> Result<(u32, u32), ObjectError> {
     Ok((at, u32::try_from(bytes.len()).map_err(|_| ObjectError::TooMany)?))
 }
 
-/// Relocations of one section. Compilers write them in order, which makes finding one cheap; where they did not, all
-/// are looked through.
+/// Relocations of one section of code, in the order of what they are about. Compilers write them so; where they did not,
+/// the order is made when the object is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SortedRels<'obj> {
+    /// The section's entries, or where there is an order, the whole file.
     rels: Rels<'obj>,
-    is_sorted: bool,
+    /// The offset of each entry, and where in the file it is.
+    order: &'obj [[u32; 2]],
 }
 
 impl<'obj> SortedRels<'obj> {
-    pub(crate) fn new(rels: Rels<'obj>) -> Self {
-        Self { is_sorted: rels.is_sorted(), rels }
-    }
-
     /// The entries whose offset lies in `start..end`, in bytes.
     pub(crate) fn range(self, start: u64, end: u64) -> impl Iterator<Item = Rel> + use<'obj> {
-        let (first, past) = if self.is_sorted {
-            (self.rels.lower_bound(start), self.rels.lower_bound(end))
-        } else {
-            (0, self.rels.len())
-        };
-        (first..past)
-            .map_while(move |number| self.rels.get(number))
-            .filter(move |rel| (start..end).contains(&rel.offset))
+        let (first, past) = (self.lower_bound(start), self.lower_bound(end));
+        (first..past).map_while(move |index| match self.place(index) {
+            Some([_, at]) => self.rels.at(to_usize(at)),
+            None => self.rels.get(index),
+        })
+    }
+
+    fn place(&self, index: usize) -> Option<[u32; 2]> {
+        if cfg!(feature = "foreign-objects") { self.order.get(index).copied() } else { None }
+    }
+
+    fn lower_bound(&self, wanted: u64) -> usize {
+        if self.place(0).is_none() {
+            return self.rels.lower_bound(wanted);
+        }
+        self.order.partition_point(|&[offset, _]| u64::from(offset) < wanted)
     }
 
     /// The entry of the instruction in slot `insn_idx`.
@@ -171,6 +182,34 @@ impl<'obj> SortedRels<'obj> {
         let offset = u64::from(insn_idx).wrapping_mul(to_u64(INSN_SIZE));
         self.range(offset, offset.wrapping_add(1)).next()
     }
+}
+
+#[cfg(feature = "foreign-objects")]
+/// Makes the order of the relocations that are not in it (see [`SortedRels`]).
+fn order_rels<'buf>(
+    object: &Object<'_>,
+    code: &mut [CodeSection],
+    arena: &mut Arena<'buf>,
+) -> Result<&'buf [[u32; 2]], ObjectError> {
+    let is_sorted = |section: &CodeSection| section.flags & REL_SORTED != 0;
+    let count: u32 = code.iter().filter(|section| !is_sorted(section)).map(|section| section.rels_len >> 4).sum();
+    let words = arena.slice::<u32>(to_usize(count).saturating_mul(2), Part::Functions)?;
+    let order: &'buf mut [[u32; 2]] = words.as_chunks_mut().0;
+    let mut start = 0usize;
+    for section in code.iter_mut().filter(|section| !is_sorted(section)) {
+        let rels = Rels::new(piece(object, section.rels_at, section.rels_len));
+        let part = order.get_mut(start..).and_then(|rest| rest.get_mut(..rels.len())).unwrap_or_default();
+        let mut at = section.rels_at;
+        for (entry, rel) in part.iter_mut().zip(rels.iter()) {
+            // An entry about a byte beyond 4 GB is about none of the section's, and the last byte of 4 GB neither.
+            *entry = [u32::try_from(rel.offset).unwrap_or(u32::MAX), at];
+            at = at.saturating_add(to_u32(super::elf::REL_SIZE));
+        }
+        part.sort_unstable();
+        (section.rels_at, section.rels_len) = (to_u32(start), to_u32(part.len()));
+        start = start.saturating_add(part.len());
+    }
+    Ok(order)
 }
 
 /// Records of `.BTF.ext` for one section.
@@ -205,11 +244,12 @@ impl<'obj> Records<'obj> {
     }
 }
 
-type Tables<'buf> = (&'buf [CodeSection], &'buf [Function]);
+/// Code sections, functions, and the order of relocations that are not in it.
+type Tables<'buf> = (&'buf [CodeSection], &'buf [Function], &'buf [[u32; 2]]);
 
 /// Reads code sections and functions.
 pub(super) fn read<'buf>(object: &Object<'_>, arena: &mut Arena<'buf>) -> Result<Tables<'buf>, ObjectError> {
-    let code = read_code_sections(object, arena)?;
+    let (code, order) = read_code_sections(object, arena)?;
     let mut functions = arena.grow::<Function>(Part::Functions);
     for symbol in object.elf().symbols() {
         let symbol = symbol?;
@@ -220,17 +260,19 @@ pub(super) fn read<'buf>(object: &Object<'_>, arena: &mut Arena<'buf>) -> Result
     let functions = functions.finish()?;
     functions.sort_unstable_by_key(|function| (function.code, function.insn_start, function.symbol));
     mark_programs(object, code, functions)?;
-    Ok((code, functions))
+    Ok((code, functions, order))
 }
 
-fn read_code_sections<'buf>(object: &Object<'_>, arena: &mut Arena<'buf>) -> Result<&'buf [CodeSection], ObjectError> {
+type Ordered<'buf> = (&'buf [CodeSection], &'buf [[u32; 2]]);
+
+fn read_code_sections<'buf>(object: &Object<'_>, arena: &mut Arena<'buf>) -> Result<Ordered<'buf>, ObjectError> {
     let mut code = arena.grow::<CodeSection>(Part::Functions);
     for section in object.elf().sections() {
         let section = section?;
         if section.is_code() {
             let (text_at, text_len) = place(object, section.data.data())?;
             let section = u16::try_from(section.index).map_err(|_| ObjectError::TooMany)?;
-            code.push(CodeSection { section, text_at, text_len, ..CodeSection::NONE })?;
+            code.push(CodeSection { section, flags: REL_SORTED, text_at, text_len, ..CodeSection::NONE })?;
         }
     }
     let code = code.finish()?;
@@ -240,11 +282,15 @@ fn read_code_sections<'buf>(object: &Object<'_>, arena: &mut Arena<'buf>) -> Res
             attach_rels(object, code, &section)?;
         }
     }
+    #[cfg(feature = "foreign-objects")]
+    let order = order_rels(object, code, arena)?;
+    #[cfg(not(feature = "foreign-objects"))]
+    let order = &[];
     let ext = object.ext();
     attach_records(object, code, ext.core_relos, CORE_SORTED, |section| &mut section.core_relos, arena)?;
     attach_records(object, code, ext.func_info, FUNC_SORTED, |section| &mut section.func_info, arena)?;
     attach_records(object, code, ext.line_info, LINE_SORTED, |section| &mut section.line_info, arena)?;
-    Ok(code)
+    Ok((code, order))
 }
 
 fn attach_rels(
@@ -260,6 +306,10 @@ fn attach_rels(
         (section.rels_at, section.rels_len) = place(object, rels.data.data())?;
         if entries.is_sorted() {
             section.flags |= REL_SORTED;
+        } else if cfg!(feature = "foreign-objects") {
+            section.flags &= !REL_SORTED;
+        } else {
+            return Err(ObjectError::BadRelocations { section: rels.index });
         }
     }
     Ok(())
@@ -331,9 +381,7 @@ fn function(object: &Object<'_>, code: &[CodeSection], symbol: &Symbol<'_>) -> R
     let Ok(at) = code.binary_search_by_key(&section, CodeSection::section) else { return Ok(None) };
     let bad = ObjectError::BadFunction { symbol: symbol.index };
     let end = symbol.value.checked_add(symbol.size).ok_or(bad)?;
-    let whole = |bytes: u64| -> Result<u32, ObjectError> {
-        slot_of(bytes).filter(|_| bytes.is_multiple_of(to_u64(INSN_SIZE))).ok_or(bad)
-    };
+    let whole = |bytes: u64| -> Result<u32, ObjectError> { whole_slot_of(bytes).ok_or(bad) };
     if end > object.elf().section(section)?.size() || symbol.size == 0 {
         return Err(bad);
     }

@@ -30,7 +30,7 @@ pub(super) fn read<'buf>(
     for section in object.elf().sections() {
         let section = section?;
         if legacy_maps::is_legacy(section.name()) {
-            legacy_maps::read(object, &section, &mut maps)?;
+            legacy_maps::read(object, local, &section, &mut maps)?;
         } else if section.is_named(b".maps") {
             let local = local.ok_or(ObjectError::MapsWithoutBtf)?;
             read_btf_maps(local, &section, &mut maps)?;

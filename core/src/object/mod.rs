@@ -17,8 +17,8 @@ mod variables;
 
 pub use error::ObjectError;
 pub use externs::{Extern, ExternKind};
+pub(crate) use functions::CodeSection;
 pub use functions::Function;
-pub(crate) use functions::{CodeSection, SortedRels};
 pub(crate) use map::{ARENA, ARENA_SECTION};
 pub use map::{DataSection, Map, MapOrigin, Pinning};
 pub(crate) use slots::rels_of;
@@ -27,7 +27,7 @@ pub use variables::Variable;
 
 use crate::arena::{Arena, Part};
 use crate::btf::ext::BtfExt;
-use crate::btf::{Btf, Kind, Types};
+use crate::btf::{Btf, Kind, Type, Types};
 use crate::bytes::Endian;
 use crate::numbers::to_usize;
 use elf::Elf;
@@ -158,6 +158,8 @@ pub struct Declared<'buf> {
     pub(crate) functions: &'buf [Function],
     pub(crate) maps: &'buf [Map],
     pub(crate) externs: &'buf [Extern],
+    /// The order of relocations that the file does not have in theirs: see `CodeSection::rels`.
+    pub(crate) rel_order: &'buf [[u32; 2]],
     /// Whether some function is named as what handles a program's exceptions, so that programs must look for theirs.
     pub(crate) has_exception_callbacks: bool,
 }
@@ -168,12 +170,13 @@ impl<'buf> Declared<'buf> {
     /// # Errors
     /// [`ObjectError`]
     pub fn read(object: &Object<'_>, local: Option<&Types<'_>>, arena: &mut Arena<'buf>) -> Result<Self, ObjectError> {
-        let (code, functions) = functions::read(object, arena)?;
+        let (code, functions, rel_order) = functions::read(object, arena)?;
         let externs = externs::read(object, local, arena)?;
         let maps = maps::read(object, local, externs, arena)?;
         // What throws is an extern, so most objects need not be looked through.
-        let has_exception_callbacks = !externs.is_empty() && exception_callback(object, None).is_some();
-        Ok(Self { code, functions, maps, externs, has_exception_callbacks })
+        let has_exception_callbacks =
+            !externs.is_empty() && local.is_some_and(|local| exception_callback(local, None).is_some());
+        Ok(Self { code, functions, maps, externs, rel_order, has_exception_callbacks })
     }
 
     /// The object's functions, by section and place: programs and subprograms.
@@ -216,7 +219,12 @@ impl<'buf> Declared<'buf> {
     #[must_use]
     pub fn parts(&self) -> [(Part, usize); 3] {
         [
-            (Part::Functions, size_of_val(self.code).wrapping_add(size_of_val(self.functions))),
+            (
+                Part::Functions,
+                size_of_val(self.code)
+                    .wrapping_add(size_of_val(self.functions))
+                    .wrapping_add(size_of_val(self.rel_order)),
+            ),
             (Part::Maps, size_of_val(self.maps)),
             (Part::Externs, size_of_val(self.externs)),
         ]
@@ -226,8 +234,8 @@ impl<'buf> Declared<'buf> {
 /// The name in a declaration tag `exception_callback:NAME` on `function`, or on any where that is `None` (libbpf:
 /// `bpf_prog_assign_exc_cb`). Two such tags on one function count as none: they are the verifier's to refuse.
 #[inline(never)]
-pub(crate) fn exception_callback<'o>(object: &Object<'o>, function: Option<&[u8]>) -> Option<&'o [u8]> {
-    let btf = object.btf()?;
+pub(crate) fn exception_callback<'o>(local: &Types<'o>, function: Option<&[u8]>) -> Option<&'o [u8]> {
+    let btf = local.btf();
     let mut found = None;
     for tag in btf.iter().map_while(Result::ok) {
         if tag.kind() != Kind::DeclTag || tag.component_idx() != -1 {
@@ -236,8 +244,8 @@ pub(crate) fn exception_callback<'o>(object: &Object<'o>, function: Option<&[u8]
         let name = btf.own_string(tag.name_off()).and_then(|name| name.strip_prefix(b"exception_callback:"));
         let Some(name) = name else { continue };
         let Some(function) = function else { return Some(name) };
-        let tagged = btf.iter().map_while(Result::ok).find(|ty| ty.id() == tag.type_id());
-        if tagged.is_some_and(|ty| ty.kind() == Kind::Func && btf.own_string(ty.name_off()) == Some(function)) {
+        let is_it = |ty: Type<'_>| ty.kind() == Kind::Func && local.string_is(ty.name_off(), function);
+        if local.get(tag.type_id()).is_ok_and(is_it) {
             if found.is_some() {
                 return None;
             }

@@ -4,7 +4,7 @@
 
 use elf::abi::SHT_REL;
 
-use super::elf::{Rel, Rels};
+use super::elf::{Rel, Rels, Section, Symbol};
 use super::error::ObjectError;
 use super::maps::{ARRAY_OF_MAPS, HASH_OF_MAPS, PROG_ARRAY};
 use super::{CodeSection, Declared, Function, Map, MapOrigin, Object};
@@ -45,6 +45,14 @@ pub(crate) fn rels_of<'o>(object: &Object<'o>, section: u32) -> Result<Rels<'o>,
     Ok(Rels::new(Bytes::new(&[], object.endian())))
 }
 
+/// Where in `symbol`'s section a pointer in the data of section `holder` leads: what stands in its place counts from the
+/// symbol, which may be the whole section's.
+#[inline(never)]
+fn pointee(object: &Object<'_>, holder: u32, rel: Rel, symbol: &Symbol<'_>) -> u64 {
+    let in_place = |section: Section<'_>| section.data.u64(usize::try_from(rel.offset).ok()?);
+    symbol.value.wrapping_add(object.elf().section(holder).ok().and_then(in_place).unwrap_or(0))
+}
+
 impl<'buf> Declared<'buf> {
     /// Every slot that is filled from the start, in the order of the relocations.
     pub(crate) fn slots<'s>(
@@ -65,6 +73,7 @@ impl<'buf> Declared<'buf> {
     fn slot(&self, object: &Object<'_>, local: &Types<'_>, section: u32, rel: Rel) -> Result<Slot, ObjectError> {
         let bad = ObjectError::BadSlot { symbol: rel.symbol, offset: rel.offset };
         let symbol = object.elf().symbol(rel.symbol)?;
+        let address = pointee(object, section, rel, &symbol);
         let before = |map: &Map| {
             map.origin() == MapOrigin::Btf && map.section() == section && map.section_offset() <= rel.offset
         };
@@ -86,12 +95,12 @@ impl<'buf> Declared<'buf> {
                 let is_it = |map: &Map| {
                     map.origin() == MapOrigin::Btf
                         && symbol.section == Some(map.section())
-                        && map.section_offset() == symbol.value
+                        && map.section_offset() == address
                 };
                 SlotTarget::Map(self.maps.iter().position(is_it).ok_or(bad)?)
             }
             PROG_ARRAY => {
-                let function = self.function_of(symbol.section.ok_or(bad)?, symbol.value).ok_or(bad)?;
+                let function = self.function_of(symbol.section.ok_or(bad)?, address).ok_or(bad)?;
                 if !self.functions.get(function).is_some_and(Function::is_program) {
                     return Err(bad);
                 }
@@ -105,6 +114,6 @@ impl<'buf> Declared<'buf> {
     /// The number of the function that starts at byte `offset` of a section.
     pub(crate) fn function_of(&self, section: u32, offset: u64) -> Option<usize> {
         let code = self.code.binary_search_by_key(&section, CodeSection::section).ok()?;
-        self.function_at(code, crate::insn::slot_of(offset)?)
+        self.function_at(code, crate::insn::whole_slot_of(offset)?)
     }
 }

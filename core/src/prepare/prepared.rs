@@ -306,7 +306,12 @@ impl<'a> Prepared<'a> {
     }
 
     fn linker(&self) -> Linker<'_> {
-        Linker { object: &self.object, declared: &self.declared, decisions: &self.decisions }
+        Linker {
+            object: &self.object,
+            local: self.local.as_ref(),
+            declared: &self.declared,
+            decisions: &self.decisions,
+        }
     }
 
     /// Bytes of arena that each kept structure takes.
