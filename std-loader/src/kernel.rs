@@ -156,6 +156,10 @@ fn from_images<T>(open: impl Fn(&CStr) -> Result<T, KernelBtfError>) -> Result<T
 
 /// Where a loaded module's BTF is.
 fn module_path(name: &str) -> Result<CPath, KernelBtfError> {
+    // A name and no path: what lies elsewhere is no module's.
+    if name.is_empty() || name.contains('/') || matches!(name, "." | "..") {
+        return Err(KernelBtfError::Open(Errno::ENOENT));
+    }
     CPath::format(format_args!("/sys/kernel/btf/{name}")).map_err(KernelBtfError::Open)
 }
 

@@ -273,7 +273,10 @@ mod tests {
             (map_type::HASH, 3, 4, false),
             (map_type::HASH, 4, 4, true),
         ] {
-            let _guard = install(move |_, block| {
+            let _guard = install(move |command, block| {
+                if command == bpf::cmd::LINK_UPDATE {
+                    return Some(Err(Errno::EINVAL));
+                }
                 write_to(block, 8, &info(map_type, found));
                 Some(Ok(0))
             });
@@ -286,9 +289,13 @@ mod tests {
     fn arenas_at_other_addresses_are_other_maps() {
         let null = std::fs::File::open("/dev/null").unwrap();
         let spec = |map_extra| MapSpec { map_type: map_type::ARENA, max_entries: 1, map_extra, ..MapSpec::default() };
-        let _guard = install(|_, block| {
+        let _guard = install(|command, block| {
+            if command == bpf::cmd::LINK_UPDATE {
+                return Some(Err(Errno::EINVAL));
+            }
             let mut found = [0; 88];
             found[..4].copy_from_slice(&map_type::ARENA.to_ne_bytes());
+            found[4..8].copy_from_slice(&7u32.to_ne_bytes());
             found[16..20].copy_from_slice(&1u32.to_ne_bytes());
             found[80..].copy_from_slice(&(1u64 << 44).to_ne_bytes());
             write_to(block, 8, &found);
@@ -317,6 +324,7 @@ mod tests {
                     write_to(block, 8, &info(map_type::HASH, 9));
                     Ok(0)
                 }
+                bpf::cmd::LINK_UPDATE => Err(Errno::EINVAL),
                 _ => panic!("command {command}"),
             })
         });

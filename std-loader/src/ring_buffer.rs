@@ -2,15 +2,18 @@
 //!
 //! Records are handed out where they lie, in the kernel's pages: the data is mapped twice in a row, so even one that
 //! wraps is one slice. A record that the program is still filling (busy) stops the reader, so order is kept; discarded
-//! ones are stepped over. There is one reader of a ring: two that consume from the same map take each other's records.
+//! ones are stepped over. There is one reader of a ring, and a second one in the same process is refused. Of two processes
+//! that consume from the same (pinned) map, each takes the other's records, and sees bytes change that it is reading.
 
 use core::fmt;
 use core::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
+use crate::list::Numbers;
 use crate::maps::{map_info, map_type};
 use crate::sys::Errno;
 use crate::sys::ring::{RingPages, Stop};
@@ -30,6 +33,8 @@ pub enum RingError {
     WrongMapType(u32),
     /// Positions or lengths that no kernel writes: something else consumes from this ring.
     Corrupt,
+    /// This process has a reader of the ring already.
+    HasReader,
     /// The pages of a perf ring are not a power of two.
     BadPageCount(u32),
     /// More CPUs are online than there is room for rings.
@@ -49,6 +54,7 @@ impl fmt::Display for RingError {
                 write!(f, "a map of type {found} is no ring of this kind")
             }
             RingError::Corrupt => f.write_str("positions that no kernel writes: something else reads this ring"),
+            RingError::HasReader => f.write_str("this process has a reader of the ring already"),
             RingError::BadPageCount(pages) => write!(f, "{pages} pages are not a power of two"),
             RingError::TooManyCpus { wanted, room } => {
                 write!(f, "{wanted} CPUs are online, there is room for {room} rings")
@@ -89,6 +95,41 @@ pub(crate) fn wait<'e>(
 pub struct RingBuffer {
     map: OwnedFd,
     pages: RingPages,
+    /// What keeps other readers away, after the pages. None in tests, whose rings are files.
+    _reader: Option<Reader>,
+}
+
+/// The right to be the reader of one map's ring in this process. A second reader that gives records back would let the
+/// kernel write behind the first one's slices.
+#[derive(Debug)]
+struct Reader {
+    map_id: u32,
+}
+
+/// The ids of the maps that have a reader; 0 for a place that is free.
+static READERS: Mutex<Numbers> = Mutex::new(Numbers::new());
+
+impl Reader {
+    fn of(map_id: u32) -> Result<Reader, RingError> {
+        let mut readers = READERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = u64::from(map_id);
+        if readers.as_slice().contains(&wanted) {
+            return Err(RingError::HasReader);
+        }
+        match readers.as_mut_slice().iter_mut().find(|place| **place == 0) {
+            Some(place) => *place = wanted,
+            None => readers.push(wanted).map_err(call("mmap"))?,
+        }
+        Ok(Reader { map_id })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut readers = READERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = u64::from(self.map_id);
+        readers.as_mut_slice().iter_mut().filter(|place| **place == own).for_each(|place| *place = 0);
+    }
 }
 
 impl AsFd for RingBuffer {
@@ -103,19 +144,21 @@ impl RingBuffer {
     /// map stopped. The map may be closed afterwards.
     ///
     /// # Errors
-    /// [`RingError::WrongMapType`], or what the kernel says to the descriptor or the mapping.
+    /// [`RingError::WrongMapType`], [`RingError::HasReader`], or what the kernel says to the descriptor or the mapping.
     pub fn new(map: BorrowedFd<'_>) -> Result<RingBuffer, RingError> {
         let info = map_info(map).map_err(call("BPF_OBJ_GET_INFO_BY_FD"))?;
         if info.map_type != map_type::RINGBUF {
             return Err(RingError::WrongMapType(info.map_type));
         }
-        RingBuffer::from_parts(map, info.max_entries)
+        let reader = Reader::of(info.id)?;
+        RingBuffer::from_parts(map, info.max_entries, Some(reader))
     }
 
-    fn from_parts(map: BorrowedFd<'_>, byte_size: u32) -> Result<RingBuffer, RingError> {
+    fn from_parts(map: BorrowedFd<'_>, byte_size: u32, reader: Option<Reader>) -> Result<RingBuffer, RingError> {
         Ok(RingBuffer {
-            map: rustix::io::fcntl_dupfd_cloexec(map, 0).map_err(call("dup"))?,
+            map: crate::sys::dup(map).map_err(call("dup"))?,
             pages: RingPages::new(map, byte_size).map_err(call("mmap"))?,
+            _reader: reader,
         })
     }
 
@@ -258,7 +301,7 @@ mod tests {
             (1 << 32) - 24,
             &[(0, b"first"), (DISCARDED, &[0; 100]), (0, &[]), (0, b"third"), (BUSY, b"no")],
         );
-        let mut ring = RingBuffer::from_parts(file.as_fd(), 4096).unwrap();
+        let mut ring = RingBuffer::from_parts(file.as_fd(), 4096, None).unwrap();
         assert_eq!(ring.next(<[u8]>::len).unwrap(), Some(5));
         let mut seen = Vec::new();
         assert_eq!(ring.consume(|bytes| seen.push(bytes.to_vec())).unwrap(), 2);
@@ -269,7 +312,7 @@ mod tests {
     #[test]
     fn a_corrupt_ring_is_an_error() {
         let file = ring_file(4096, 0, &[(4000, b"x")]);
-        let mut ring = RingBuffer::from_parts(file.as_fd(), 4096).unwrap();
+        let mut ring = RingBuffer::from_parts(file.as_fd(), 4096, None).unwrap();
         assert_eq!(ring.consume(|_| {}), Err(RingError::Corrupt));
     }
 }

@@ -211,6 +211,9 @@ fn case_32_ring_buffers_wrap_and_a_second_reader_goes_on() {
     let program = load(SOCKET_FILTER, &ring_output(fd.as_fd(), 77));
     let mut ring = RingBuffer::new(fd.as_fd()).unwrap();
     assert_eq!(ring.byte_size() as usize, page_size());
+    // A second one would give back what the first one has in hand.
+    let copy = fd.try_clone().unwrap();
+    assert_eq!(RingBuffer::new(copy.as_fd()).unwrap_err(), RingError::HasReader);
     assert_eq!(ring.poll(Some(Duration::ZERO), |_| {}), Ok(0));
     // Three times around the ring: 16 bytes a record.
     let rounds = 3 * page_size() / 16;
@@ -864,4 +867,46 @@ fn iterators_are_read() {
         assert_eq!(reader.read(&mut buffer), Ok(0));
     }
     assert!(links::iter::attach(program.as_fd()).is_err(), "it needs a map");
+}
+
+/// `btf_info` of a program let the kernel write its machine code to an address of the caller's choice; a program taken for
+/// a map had sizes out of its hash.
+#[test]
+fn descriptors_are_what_the_kernel_says_they_are() {
+    use corelo_loader::sys::bpf::{ObjectKind, btf_info, kind_of, link_info, prog_info, prog_map_ids, prog_xlated};
+    let Some(_kernel) = kernel() else { return };
+    let map = hash(1).unwrap();
+    let program = load(RAW_TRACEPOINT, &[mov(0, 0), exit()].concat());
+    // Before Linux 5.7 a raw tracepoint is no link.
+    let link = links::raw_tracepoint::attach(program.as_fd(), "sched_process_exec", 0).unwrap();
+    let btf = kernel::btf_object("vmlinux");
+    assert_eq!(kind_of(map.as_fd()), Ok(ObjectKind::Map));
+    assert_eq!(kind_of(program.as_fd()), Ok(ObjectKind::Program));
+    let is_link = kind_of(link.fd().unwrap());
+    if corelo_loader::version::KernelVersion::running() >= corelo_loader::version::KernelVersion::new(5, 8, 0) {
+        assert_eq!(is_link, Ok(ObjectKind::Link));
+    }
+    let mut kinds = vec![(ObjectKind::Map, map.as_fd()), (ObjectKind::Program, program.as_fd())];
+    if let Ok(Some((btf, _))) = &btf {
+        assert_eq!(kind_of(btf.as_fd()), Ok(ObjectKind::Btf));
+        kinds.push((ObjectKind::Btf, btf.as_fd()));
+    }
+    if is_link == Ok(ObjectKind::Link) {
+        kinds.push((ObjectKind::Link, link.fd().unwrap()));
+    }
+    for (kind, fd) in kinds {
+        let refused = |answer: Option<Errno>, own: ObjectKind| {
+            let want = (kind != own).then_some(Errno::EINVAL);
+            assert_eq!(answer, want, "{own:?} asked of {kind:?}");
+        };
+        let mut name = [0u8; 64];
+        refused(btf_info(fd, &mut [0; 0], &mut name).err(), ObjectKind::Btf);
+        assert!(kind == ObjectKind::Btf || name == [0; 64], "the kernel wrote");
+        refused(maps::map_info(fd).err(), ObjectKind::Map);
+        refused(prog_info(fd).err(), ObjectKind::Program);
+        refused(prog_map_ids(fd, &mut [0; 4]).err(), ObjectKind::Program);
+        refused(prog_xlated(fd, &mut [0; 64]).err(), ObjectKind::Program);
+        refused(link_info(fd).err(), ObjectKind::Link);
+        refused(MapFd::from_fd(fd.try_clone_to_owned().unwrap()).err(), ObjectKind::Map);
+    }
 }

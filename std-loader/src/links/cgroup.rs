@@ -51,11 +51,11 @@ pub fn attach(program: BorrowedFd<'_>, path: &Path, attach_type: u32, order: Ord
         Ok(fd) => Ok(Link::from_fd(fd)),
         Err(Errno::EINVAL) if flags == 0 => {
             bpf::prog_attach(cgroup.as_fd(), program, attach_type, ALLOW_MULTI).map_err(call("BPF_PROG_ATTACH"))?;
-            let program = match rustix::io::fcntl_dupfd_cloexec(program, 0) {
+            let program = match crate::sys::dup(program) {
                 Ok(copy) => copy,
                 Err(errno) => {
                     let _ = bpf::prog_detach(cgroup.as_fd(), program, attach_type);
-                    return Err(call("dup")(errno.into()));
+                    return Err(call("dup")(errno));
                 }
             };
             Ok(Link::new(Kind::Attached { target: cgroup, program, attach_type }))

@@ -10,7 +10,7 @@ use crate::sys::bpf;
 /// # Errors
 /// [`LinkError::Kernel`].
 pub fn attach_sockmap(program: BorrowedFd<'_>, map: BorrowedFd<'_>, attach_type: u32) -> Result<Link, LinkError> {
-    let dup = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(|errno| call("dup")(errno.into()));
+    let dup = |fd: BorrowedFd<'_>| crate::sys::dup(fd).map_err(call("dup"));
     let (target, program) = (dup(map)?, dup(program)?);
     bpf::prog_attach(target.as_fd(), program.as_fd(), attach_type, 0).map_err(call("BPF_PROG_ATTACH"))?;
     Ok(Link::new(Kind::Attached { target, program, attach_type }))

@@ -25,11 +25,11 @@ pub fn attach(map: &MapFd, value: &[u8]) -> Result<Link, LinkError> {
     if by_link {
         return create(map.as_fd(), 0, attach_type::STRUCT_OPS, 0, &bpf::LinkTarget::Plain);
     }
-    match rustix::io::fcntl_dupfd_cloexec(map, 0) {
+    match crate::sys::dup(map.as_fd()) {
         Ok(copy) => Ok(Link::new(Kind::StructOps(copy))),
         Err(errno) => {
             unregister(map.as_fd());
-            Err(call("dup")(errno.into()))
+            Err(call("dup")(errno))
         }
     }
 }

@@ -256,6 +256,11 @@ attrs! {
         flags: u32,
     }
 
+    /// Room for what the kernel says of an object of any kind: no pointer in it is set.
+    AnyInfo {
+        words: [u32; 64],
+    }
+
     /// `struct bpf_map_info`.
     MapInfo {
         map_type: u32,

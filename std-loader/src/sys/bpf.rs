@@ -21,8 +21,8 @@ pub use map::MapFd;
 pub(crate) use map::{freeze, is_per_cpu, map_create, update_array};
 pub(crate) use object::btf_load;
 pub use object::{
-    BtfInfo, LinkInfo, MapInfo, ObjectKind, ProgInfo, btf_info, fd_by_id, link_info, map_info, next_id, obj_get,
-    obj_pin, prog_info, prog_map_ids, prog_xlated,
+    BtfInfo, LinkInfo, MapInfo, ObjectKind, ProgInfo, btf_info, fd_by_id, kind_of, link_info, map_info, next_id,
+    obj_get, obj_pin, prog_info, prog_map_ids, prog_xlated,
 };
 pub(crate) use prog::{ProgLoad, prog_attach, prog_detach, prog_load};
 pub use prog::{TestRun, TestRunResult, prog_bind_map, prog_test_run};
@@ -87,5 +87,8 @@ unsafe fn bpf_fd<A: IntoBytes + FromBytes>(command: u32, block: &mut A) -> Resul
     // SAFETY: the caller's promise.
     let fd = unsafe { raw_bpf(command, block)? };
     // SAFETY: the kernel has just made this descriptor for us; bpf(2) makes all of them close-on-exec.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    super::above_standard(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,10 @@
 //! Mappings that end with their owner: a file read-only, private memory that is no heap, memory shared with the kernel.
 
 use std::ffi::c_void;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
 
@@ -77,8 +77,14 @@ pub(crate) struct SysfsMap(Region);
 
 impl SysfsMap {
     /// # Errors
-    /// ENODEV, EINVAL or EPERM from kernels before 6.16, whose sysfs does not map.
+    /// ENODEV, EINVAL or EPERM from kernels before 6.16, whose sysfs does not map; EINVAL for a file that is on another
+    /// file system, where somebody may write to it.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: usize) -> Result<SysfsMap, Errno> {
+        /// SYSFS_MAGIC
+        const SYSFS: u64 = 0x6265_6572;
+        if rustix::fs::fstatfs(fd)?.f_type as u64 & 0xffff_ffff != SYSFS {
+            return Err(Errno::EINVAL);
+        }
         Region::file(fd, 0, len, ProtFlags::READ, MapFlags::PRIVATE).map(SysfsMap)
     }
 }
@@ -150,7 +156,7 @@ impl DerefMut for AnonMap {
 }
 
 /// An array map (BPF_F_MMAPABLE) mapped into this process. Programs write to it meanwhile, so there are no slices of it:
-/// bytes are copied in and out, aligned words of 4 bytes each in one piece.
+/// bytes are copied in and out, aligned words of 4 bytes each in one piece, through atomic access to such words alone.
 #[derive(Debug)]
 pub struct ArrayMap {
     region: Region,
@@ -184,16 +190,25 @@ impl ArrayMap {
         }
     }
 
-    fn byte(&self, offset: usize) -> &AtomicU8 {
-        debug_assert!(offset < self.region.len());
-        // SAFETY: `check` put the offset inside the mapping, which is only ever accessed atomically on our side.
-        unsafe { AtomicU8::from_ptr(self.region.start().add(offset)) }
+    /// The word that has the byte at `offset`. All access is by whole words: where two threads copy at once, none of their
+    /// accesses overlap another of a different size.
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        let offset = offset & !3;
+        debug_assert!(offset + 4 <= self.region.len());
+        // SAFETY: `check` put the byte inside the mapping, which is whole pages and only ever accessed by its aligned words,
+        // atomically, on our side.
+        unsafe { AtomicU32::from_ptr(self.region.start().add(offset).cast()) }
     }
 
-    fn word(&self, offset: usize) -> &AtomicU32 {
-        debug_assert!(offset.is_multiple_of(4) && offset + 4 <= self.region.len());
-        // SAFETY: as for `byte`, and the offset is a multiple of 4 in a page-aligned mapping.
-        unsafe { AtomicU32::from_ptr(self.region.start().add(offset).cast()) }
+    /// Calls `each` with every word that the bytes from `offset` on are in, which bytes of it, and which of all they are.
+    fn words(&self, offset: usize, len: usize, mut each: impl FnMut(&AtomicU32, Range<usize>, Range<usize>)) {
+        let mut at = 0;
+        while at < len {
+            let first = (offset + at) % 4;
+            let count = (4 - first).min(len - at);
+            each(self.word(offset + at), first..first + count, at..at + count);
+            at += count;
+        }
     }
 
     /// Copies bytes out.
@@ -202,22 +217,14 @@ impl ArrayMap {
     /// ERANGE where they are not all inside.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), Errno> {
         self.check(offset, out.len())?;
-        let mut at = 0;
-        while at < out.len() {
-            let here = offset + at;
-            if here.is_multiple_of(4) && out.len() - at >= 4 {
-                let word = self.word(here).load(Ordering::Acquire);
-                out[at..at + 4].copy_from_slice(&word.to_ne_bytes());
-                at += 4;
-            } else {
-                out[at] = self.byte(here).load(Ordering::Acquire);
-                at += 1;
-            }
-        }
+        self.words(offset, out.len(), |word, of_word, of_all| {
+            let bytes = word.load(Ordering::Acquire).to_ne_bytes();
+            out[of_all].copy_from_slice(&bytes[of_word]);
+        });
         Ok(())
     }
 
-    /// Copies bytes in.
+    /// Copies bytes in. Those beside them in a word stay what programs make them meanwhile.
     ///
     /// # Errors
     /// ERANGE where they are not all inside, EACCES where the mapping is read-only.
@@ -226,20 +233,23 @@ impl ArrayMap {
             return Err(Errno::EACCES);
         }
         self.check(offset, bytes.len())?;
-        let mut at = 0;
-        while at < bytes.len() {
-            let here = offset + at;
-            match bytes.get(at..at + 4).and_then(|word| word.try_into().ok()) {
-                Some(word) if here.is_multiple_of(4) => {
-                    self.word(here).store(u32::from_ne_bytes(word), Ordering::Release);
-                    at += 4;
-                }
-                _ => {
-                    self.byte(here).store(bytes[at], Ordering::Release);
-                    at += 1;
+        self.words(offset, bytes.len(), |word, of_word, of_all| {
+            let bytes = &bytes[of_all];
+            if let Ok(whole) = bytes.try_into() {
+                word.store(u32::from_ne_bytes(whole), Ordering::Release);
+                return;
+            }
+            let mut before = word.load(Ordering::Relaxed);
+            loop {
+                let mut after = before.to_ne_bytes();
+                after[of_word.clone()].copy_from_slice(bytes);
+                let after = u32::from_ne_bytes(after);
+                match word.compare_exchange_weak(before, after, Ordering::Release, Ordering::Relaxed) {
+                    Ok(_) => return,
+                    Err(now) => before = now,
                 }
             }
-        }
+        });
         Ok(())
     }
 }

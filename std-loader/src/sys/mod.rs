@@ -72,7 +72,23 @@ pub(crate) fn raw_perf_event_open(
     };
     let fd = number(result)?;
     // SAFETY: the kernel has just made this descriptor for us, so nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    above_standard(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// The first number that a descriptor of ours may have. Those before are standard input, output and error, which a daemon
+/// closes and something else may put there at any time; and 0 is "none" to many commands of bpf(2).
+const FIRST_FD: i32 = 3;
+
+/// The descriptor, or where its number is that of standard input, output or error, a second one in its place (libbpf:
+/// `ensure_good_fd`).
+fn above_standard(fd: OwnedFd) -> Result<OwnedFd, Errno> {
+    use std::os::fd::AsRawFd;
+    if fd.as_raw_fd() >= FIRST_FD { Ok(fd) } else { Ok(rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_FD)?) }
+}
+
+/// A second descriptor, close-on-exec and never standard input, output or error.
+pub(crate) fn dup(fd: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, FIRST_FD)?)
 }
 
 /// A system call's result, or this thread's errno.

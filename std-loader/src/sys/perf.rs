@@ -56,8 +56,9 @@ pub enum Sampling {
 }
 
 fn open(attr: &PerfEventAttr, scope: Scope) -> Result<OwnedFd, Errno> {
-    let number = |value: Option<u32>| value.map_or(-1, |value| value as i32);
-    raw_perf_event_open(attr, number(scope.pid), number(scope.cpu), -1, FD_CLOEXEC)
+    // A number too large for the kernel is not its -1, which is every task or CPU.
+    let number = |value: Option<u32>| value.map_or(Ok(-1), |value| i32::try_from(value).map_err(|_| Errno::EINVAL));
+    raw_perf_event_open(attr, number(scope.pid)?, number(scope.cpu)?, -1, FD_CLOEXEC)
 }
 
 fn event(event_type: u32, config: u64) -> PerfEventAttr {

@@ -98,7 +98,7 @@ impl MapFd {
     /// EMFILE and the like.
     pub fn try_clone(&self) -> Result<MapFd, Errno> {
         Ok(MapFd {
-            fd: rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?,
+            fd: super::super::dup(self.fd.as_fd())?,
             map_type: self.map_type,
             key_size: self.key_size,
             value_size: self.value_size,

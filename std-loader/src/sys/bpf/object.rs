@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::super::attr;
 use super::super::{Errno, raw_bpf};
 use super::{address, address_mut, bpf_fd, c_address, cmd, length, raw};
+use crate::version::KernelVersion;
 
 /// BPF_BTF_LOAD.
 pub(crate) fn btf_load(btf: &[u8], log: &mut [u8], log_level: u32, log_true_size: &mut u32) -> Result<OwnedFd, Errno> {
@@ -94,6 +95,62 @@ pub fn fd_by_id(kind: ObjectKind, id: u32) -> Result<OwnedFd, Errno> {
     unsafe { bpf_fd(command, &mut block) }
 }
 
+/// The kind of BPF object behind a descriptor, as the kernel says: what BPF_OBJ_GET_INFO_BY_FD reads and writes depends on
+/// it, and nothing else tells.
+///
+/// # Errors
+/// EINVAL where `fd` is no BPF object, or one of a kind that is not known here; EBADF.
+pub fn kind_of(fd: BorrowedFd<'_>) -> Result<ObjectKind, Errno> {
+    /// Bytes that every `struct bpf_map_info` has since Linux 4.18: more than other objects that are not told apart
+    /// before (tokens).
+    const MAP_INFO: u32 = 80;
+    /// Where `struct bpf_prog_info` has its func_info_rec_size, in words: 8 for every program since Linux 5.0, beyond the
+    /// end of what the kernel says of others.
+    const REC_SIZE: usize = 33;
+    let mut found = attr::zeroed::<attr::AnyInfo>();
+    let mut block = attr::Info {
+        bpf_fd: raw(fd),
+        info_len: size_of::<attr::AnyInfo>() as u32,
+        info: std::ptr::from_mut(&mut found).expose_provenance() as u64,
+    };
+    // SAFETY: `found` is a live block of `info_len` bytes; whatever the kernel takes it for, its pointers are null and its
+    // counts 0.
+    unsafe { raw_bpf(cmd::OBJ_GET_INFO_BY_FD, &mut block)? };
+    let (words, len) = (&found.words, block.info_len);
+    // All objects have an id behind their type, but BTF has there the upper half of a pointer of ours.
+    if words[1] == 0 {
+        return Ok(ObjectKind::Btf);
+    }
+    if words[REC_SIZE] == 8 {
+        return Ok(ObjectKind::Program);
+    }
+    let version = KernelVersion::running();
+    if version < KernelVersion::new(5, 0, 0) {
+        // Without links; what the kernel says of a program is longer than what it says of a map.
+        let map_info = match version {
+            version if version >= KernelVersion::new(4, 18, 0) => MAP_INFO,
+            version if version >= KernelVersion::new(4, 16, 0) => 64,
+            version if version >= KernelVersion::new(4, 15, 0) => 40,
+            _ => 24,
+        };
+        return Ok(if len > map_info { ObjectKind::Program } else { ObjectKind::Map });
+    }
+    // The program that the link is to get is none: a link says so, and all else that it is no link.
+    let mut update = attr::LinkUpdate { link_fd: raw(fd), new_fd: u32::MAX, ..attr::zeroed() };
+    // SAFETY: no pointers, and nothing is changed without a program.
+    match unsafe { raw_bpf(cmd::LINK_UPDATE, &mut update) } {
+        Err(Errno::EBADF) => Ok(ObjectKind::Link),
+        Err(Errno::EINVAL) if len >= MAP_INFO => Ok(ObjectKind::Map),
+        Ok(_) => Err(Errno::EINVAL),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// EINVAL where `fd` is not of this kind.
+fn must_be(kind: ObjectKind, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    if kind_of(fd)? == kind { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
 /// # Safety
 /// Every pointer inside `info` must be valid for the count or length beside it.
 unsafe fn info<T: IntoBytes + FromBytes + Immutable>(fd: BorrowedFd<'_>, info: &mut T) -> Result<(), Errno> {
@@ -140,8 +197,9 @@ pub struct MapInfo {
 /// BPF_OBJ_GET_INFO_BY_FD of a map.
 ///
 /// # Errors
-/// EINVAL where `fd` is no BPF object.
+/// EINVAL where `fd` is no map.
 pub fn map_info(fd: BorrowedFd<'_>) -> Result<MapInfo, Errno> {
+    must_be(ObjectKind::Map, fd)?;
     let mut block = attr::zeroed::<attr::MapInfo>();
     // SAFETY: the block has no pointers.
     unsafe { info(fd, &mut block)? };
@@ -200,8 +258,9 @@ pub struct ProgInfo {
 /// BPF_OBJ_GET_INFO_BY_FD of a program.
 ///
 /// # Errors
-/// EINVAL where `fd` is no BPF object.
+/// EINVAL where `fd` is no program.
 pub fn prog_info(fd: BorrowedFd<'_>) -> Result<ProgInfo, Errno> {
+    must_be(ObjectKind::Program, fd)?;
     let mut block = attr::zeroed::<attr::ProgInfo>();
     // SAFETY: all pointers are null and all counts 0.
     unsafe { info(fd, &mut block)? };
@@ -228,10 +287,12 @@ pub fn prog_info(fd: BorrowedFd<'_>) -> Result<ProgInfo, Errno> {
 /// The ids of the maps that a program uses, as many as `ids` holds; the result is how many there are in all.
 ///
 /// # Errors
-/// EINVAL where `fd` is no BPF object.
+/// EINVAL where `fd` is no program.
 pub fn prog_map_ids(fd: BorrowedFd<'_>, ids: &mut [u32]) -> Result<u32, Errno> {
-    let mut block = attr::ProgInfo { nr_map_ids: ids.len() as u32, map_ids: address_mut(ids), ..attr::zeroed() };
-    // SAFETY: the only pointer has its own slice's length beside it.
+    must_be(ObjectKind::Program, fd)?;
+    let count = u32::try_from(ids.len()).map_err(|_| Errno::E2BIG)?;
+    let mut block = attr::ProgInfo { nr_map_ids: count, map_ids: address_mut(ids), ..attr::zeroed() };
+    // SAFETY: it is a program, and the only pointer has its own slice's length beside it.
     unsafe { info(fd, &mut block)? };
     Ok(block.nr_map_ids)
 }
@@ -240,11 +301,12 @@ pub fn prog_map_ids(fd: BorrowedFd<'_>, ids: &mut [u32]) -> Result<u32, Errno> {
 /// result is how many bytes there are in all.
 ///
 /// # Errors
-/// EINVAL where `fd` is no BPF object.
+/// EINVAL where `fd` is no program.
 pub fn prog_xlated(fd: BorrowedFd<'_>, insns: &mut [u8]) -> Result<u32, Errno> {
+    must_be(ObjectKind::Program, fd)?;
     let mut block =
         attr::ProgInfo { xlated_prog_len: length(insns)?, xlated_prog_insns: address_mut(insns), ..attr::zeroed() };
-    // SAFETY: the only pointer has its own slice's length beside it.
+    // SAFETY: it is a program, and the only pointer has its own slice's length beside it.
     unsafe { info(fd, &mut block)? };
     Ok(block.xlated_prog_len)
 }
@@ -266,8 +328,9 @@ pub struct BtfInfo {
 /// both may be empty.
 ///
 /// # Errors
-/// ENOSPC where `name` is not empty and too short (it has the name's start then).
+/// EINVAL where `fd` is no BTF; ENOSPC where `name` is not empty and too short (it has the name's start then).
 pub fn btf_info(fd: BorrowedFd<'_>, data: &mut [u8], name: &mut [u8]) -> Result<BtfInfo, Errno> {
+    must_be(ObjectKind::Btf, fd)?;
     let mut block = attr::BtfInfo {
         btf: address_mut(data),
         btf_size: length(data)?,
@@ -275,7 +338,7 @@ pub fn btf_info(fd: BorrowedFd<'_>, data: &mut [u8], name: &mut [u8]) -> Result<
         name_len: length(name)?,
         ..attr::zeroed()
     };
-    // SAFETY: both pointers have their own slice's length beside them.
+    // SAFETY: it is BTF, and both pointers have their own slice's length beside them.
     unsafe { info(fd, &mut block)? };
     Ok(BtfInfo { id: block.id, btf_size: block.btf_size, kernel_btf: block.kernel_btf != 0, name_len: block.name_len })
 }
@@ -294,8 +357,9 @@ pub struct LinkInfo {
 /// BPF_OBJ_GET_INFO_BY_FD of a link.
 ///
 /// # Errors
-/// EINVAL where `fd` is no BPF object.
+/// EINVAL where `fd` is no link.
 pub fn link_info(fd: BorrowedFd<'_>) -> Result<LinkInfo, Errno> {
+    must_be(ObjectKind::Link, fd)?;
     let mut block = attr::zeroed::<attr::LinkInfo>();
     // SAFETY: the pointers of the union are null and their lengths 0.
     unsafe { info(fd, &mut block)? };

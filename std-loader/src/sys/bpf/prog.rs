@@ -32,11 +32,32 @@ pub(crate) struct ProgLoad<'a> {
 
 fn records(bytes: &[u8], size: u32) -> u32 {
     // Whole records only, so that the kernel reads no byte beyond the slice.
-    (bytes.len() as u32).checked_div(size).unwrap_or(0)
+    u32::try_from(bytes.len()).unwrap_or(u32::MAX).checked_div(size).unwrap_or(0)
+}
+
+/// Whether the fd array has what the instructions name by index: the kernel is told its length from Linux 6.14 on only, and
+/// only where all of it is to be bound to the program.
+fn has_all(fd_array: &[i32], insns: &[u8]) -> bool {
+    const CALL: u8 = 0x85;
+    const LD_IMM64: u8 = 0x18;
+    let registers = |byte: u8| if cfg!(target_endian = "big") { byte & 0xf } else { byte >> 4 };
+    insns.as_chunks::<8>().0.iter().all(|insn| {
+        let index = match (insn[0], registers(insn[1])) {
+            // BPF_PSEUDO_KFUNC_CALL: the index is the offset, and 0 is vmlinux, which needs no array.
+            (CALL, 2) => usize::from(u16::from_ne_bytes([insn[2], insn[3]])),
+            // BPF_PSEUDO_MAP_IDX, BPF_PSEUDO_MAP_IDX_VALUE: it is the immediate.
+            (LD_IMM64, 5 | 6) => u32::from_ne_bytes([insn[4], insn[5], insn[6], insn[7]]) as usize,
+            _ => return true,
+        };
+        fd_array.is_empty() || index < fd_array.len()
+    })
 }
 
 /// BPF_PROG_LOAD. The second result is log_true_size: 0 on kernels before 6.4 and without a log.
 pub(crate) fn prog_load(load: &ProgLoad<'_>, log: &mut [u8], log_true_size: &mut u32) -> Result<OwnedFd, Errno> {
+    if !has_all(load.fd_array, load.insns) {
+        return Err(Errno::EINVAL);
+    }
     let func_info_cnt = records(load.func_info, load.func_info_rec_size);
     let line_info_cnt = records(load.line_info, load.line_info_rec_size);
     let mut block = attr::ProgLoad {
@@ -66,7 +87,7 @@ pub(crate) fn prog_load(load: &ProgLoad<'_>, log: &mut [u8], log_true_size: &mut
         ..attr::zeroed()
     };
     // SAFETY: instructions, licence (NUL-terminated), both info tables and the log have the lengths given beside them;
-    // the kernel only reads from the fd array. The result is a new descriptor.
+    // of the fd array the kernel reads what the instructions name, which was just seen to be there. The result is a new descriptor.
     let result = unsafe { bpf_fd(cmd::PROG_LOAD, &mut block) };
     *log_true_size = block.log_true_size;
     result
