@@ -105,7 +105,7 @@ for file in "${files[@]+"${files[@]}"}"; do
     source=${file%%:*} target=${file#*:}
     [ -f "$source" ] || missing "no file $source"
     mkdir -p "$root/$(dirname "$target")"
-    cp -L "$source" "$root/$target"
+    cp -L --remove-destination "$source" "$root/$target"
 done
 (cd "$root" && find . -print0 | cpio --quiet --null -o -H newc -R 0:0 | gzip -1) >"$work/initramfs.gz"
 

@@ -4,7 +4,11 @@
 # Builds a package of this workspace for a target, static and small; prints the path of what it built on the last line.
 #
 #     targets/build.sh TARGET [-p PACKAGE] [--profile device|release] [--manifest-path FILE] [-- CARGO-OPTION...]
+#     targets/build.sh TARGET [-p PACKAGE] --tests [-- CARGO-OPTION...]
 #     targets/build.sh --list
+#
+# With --tests the package's test programs are built instead, as `cargo test` builds them and linked dynamically, and each is
+# printed, `NAME PATH`.
 #
 # PACKAGE is `corelo` unless given (`corelo-core` for a target without an operating system).
 #
@@ -83,12 +87,17 @@ if [ "$1" = --list ]; then
 fi
 target=$1
 shift
-package=corelo profile=device manifest=$here/../Cargo.toml options=()
+package=corelo profile=device manifest=$here/../Cargo.toml options=() tests=false
 while [ $# -gt 0 ]; do
     if [ "$1" = -- ]; then
         shift
         options=("$@")
         break
+    fi
+    if [ "$1" = --tests ]; then
+        tests=true
+        shift
+        continue
     fi
     [ $# -ge 2 ] || usage
     case $1 in
@@ -127,7 +136,9 @@ rustup_has_target() {
 }
 toolchain=${CORELO_TOOLCHAIN:-}
 [ -n "$toolchain" ] || { rustup_has_target && toolchain=rustup || toolchain=debian; }
-cargo=(cargo build)
+job=(build) libraries=std,panic_abort
+$tests && job=(test --no-run) libraries=std,panic_unwind,test
+cargo=(cargo "${job[@]}")
 case $toolchain in
 rustup) rustup_has_target || missing "the rustup toolchain has no standard library for $target" ;;
 debian)
@@ -135,10 +146,12 @@ debian)
         install_packages rustc-web cargo-web rust-web-src
     fi
     export RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
-    cargo=(/usr/bin/cargo build)
-    if $hosted; then
+    cargo=(/usr/bin/cargo "${job[@]}")
+    if $tests; then
+        cargo+=("-Zbuild-std=$libraries")
+    elif $hosted; then
         # Naming features drops the default ones, backtraces among them.
-        cargo+=("-Zbuild-std=std,panic_abort" -Zbuild-std-features=optimize_for_size)
+        cargo+=("-Zbuild-std=$libraries" -Zbuild-std-features=optimize_for_size)
     else
         cargo+=("-Zbuild-std=core,compiler_builtins")
     fi
@@ -153,7 +166,7 @@ rustflags=
 target_dir=${CARGO_TARGET_DIR:-$(dirname "$manifest")/target}
 if $hosted; then
     export "CARGO_TARGET_${upper}_LINKER=$linker"
-    rustflags='-C target-feature=+crt-static -C relocation-model=static'
+    $tests || rustflags='-C target-feature=+crt-static -C relocation-model=static'
 fi
 case $target in
 *-musl*)
@@ -177,6 +190,16 @@ unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_TARGET
 
 messages=$(mktemp)
 trap 'rm -f "$messages"' EXIT
+if $tests; then
+    # What `cargo test` built here does for this machine.
+    place=(--target "$target" --target-dir "$target_dir/guests")
+    [ "$toolchain-$target" = "rustup-$(rustc -vV | sed -n 's/^host: //p')" ] && place=(--target-dir "$target_dir")
+    "${cargo[@]}" --manifest-path "$manifest" -p "$package" "${place[@]}" --message-format=json-render-diagnostics \
+        "${options[@]+"${options[@]}"}" >"$messages" || exit 1
+    grep '"reason":"compiler-artifact"' "$messages" | grep '"test":true}' |
+        sed -n 's/.*"target":{[^}]*"name":"\([^"]*\)".*"executable":"\([^"]*\)".*/\1 \2/p' | grep . || missing "cargo named no test that it built"
+    exit
+fi
 "${cargo[@]}" --manifest-path "$manifest" -p "$package" --target "$target" --target-dir "$target_dir" --profile "$profile" \
     --message-format=json-render-diagnostics "${options[@]+"${options[@]}"}" >"$messages" || exit 1
 

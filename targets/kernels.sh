@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
 #
-# Debian kernels for the boot tests: `. kernels.sh; kernel_image KERNEL` prints the path of a bootable image, and
-# `kernel_modules KERNEL NAME...` the paths of modules of the same build.
+# Debian kernels for the boot tests: `. kernels.sh; kernel_image KERNEL` prints the path of a bootable image,
+# `kernel_modules KERNEL NAME...` the paths of modules of the same build, and `kernel_config KERNEL` that of its configuration.
 #
 # KERNEL is ARCH-SERIES: armhf, arm64, amd64, riscv64 or s390x, and 5.10, 6.1, 6.12 or 7.2 (what Debian's bullseye, bookworm,
 # trixie and sid ship); or arm64-16k-6.12 and arm64-16k-7.2, whose pages have 16 KiB. The package is fetched once, with an apt
@@ -132,7 +132,7 @@ kernel_image() {
     for part in "$package" "${package/#linux-image-/linux-binary-}"; do
         (cd "$work" && kernel_apt "$arch" "$from" apt-get -qq download "$part" >&2) || break
         dpkg-deb --fsys-tarfile "$work/${part%%_*}"_*.deb |
-            tar -x -C "$work" --wildcards --no-anchored 'vmlinu[xz]*' 2>/dev/null
+            tar -x -C "$work" --wildcards --no-anchored 'vmlinu[xz]*' 'config-*' config 2>/dev/null
         image=$(find "$work" -type f -name 'vmlinu[xz]*' -size +1M | head -n 1)
         [ -z "$image" ] || break
     done
@@ -143,16 +143,54 @@ kernel_image() {
     fi
     mkdir -p "$home/$package"
     mv "$image" "$home/$package/"
+    part=$(find "$work" -type f '(' -name 'config-*' -o -name config ')' -size +60k | head -n 1)
+    [ -z "$part" ] || mv "$part" "$home/$package/config"
     rm -rf "$work"
     echo "$home/$package/$(basename "$image")"
 }
 
-# kernel_modules KERNEL NAME...: the paths of these modules in this order, not compressed. The image says which package.
-kernel_modules() {
-    local kernel=$1 arch series suite image package home from part work name missing='' found
-    shift
+# kernel_download KERNEL DIRECTORY PACKAGE...: into the directory, whichever of these packages the archive has first.
+kernel_download() {
+    local kernel=$1 into=$2 arch series suite from part
+    shift 2
     arch=$(kernel_arch "$kernel") series=$(kernel_series "$kernel")
     suite=$(kernel_suite "$series") || return
+    for part; do
+        for from in "$suite" "$suite-security"; do
+            [ "$from" = sid-security ] && continue
+            kernel_apt "$arch" "$from" apt-get -qq update >&2 || continue
+            kernel_apt "$arch" "$from" apt-cache show "$part" >/dev/null 2>&1 || continue
+            (cd "$into" && kernel_apt "$arch" "$from" apt-get -qq download "$part" >&2) && return
+        done
+    done
+    kernel_fail "none of $* is in $suite"
+}
+
+# kernel_config KERNEL: the path of its configuration. (An image that was fetched before came without.)
+kernel_config() {
+    local image package config part work
+    image=$(kernel_image "$1") || return
+    package=$(basename "$(dirname "$image")") config=$(dirname "$image")/config
+    if [ ! -s "$config" ]; then
+        work=$(mktemp -d "$CORELO_CACHE/unpack.XXXXXX") || return
+        # Since 7.x it is in linux-base-*.
+        for part in "${package/#linux-image-/linux-base-}" "$package"; do
+            rm -rf "${work:?}"/*
+            kernel_download "$1" "$work" "$part" 2>/dev/null || continue
+            dpkg-deb --fsys-tarfile "$work"/*.deb | tar -x -C "$work" --wildcards --no-anchored 'config-*' config 2>/dev/null
+            part=$(find "$work" -type f '(' -name 'config-*' -o -name config ')' -size +60k | head -n 1)
+            [ -z "$part" ] || { mv "$part" "$config" && break; }
+        done
+        rm -rf "$work"
+    fi
+    [ -s "$config" ] || kernel_fail "no configuration of $1 ($package)" || return
+    echo "$config"
+}
+
+# kernel_modules KERNEL NAME...: the paths of these modules in this order, not compressed. The image says which package.
+kernel_modules() {
+    local kernel=$1 image package home work name missing='' found
+    shift
     image=$(kernel_image "$kernel") || return
     package=$(basename "$(dirname "$image")")
     home=$(dirname "$image")/modules
@@ -163,14 +201,7 @@ kernel_modules() {
         mkdir -p "$home"
         work=$(mktemp -d "$CORELO_CACHE/unpack.XXXXXX") || return
         # Since 7.x the modules are in a package of their own.
-        for part in "${package/#linux-image-/linux-modules-}" "$package"; do
-            for from in "$suite" "$suite-security"; do
-                [ "$from" = sid-security ] && continue
-                kernel_apt "$arch" "$from" apt-get -qq update >&2 || continue
-                kernel_apt "$arch" "$from" apt-cache show "$part" >/dev/null 2>&1 || continue
-                (cd "$work" && kernel_apt "$arch" "$from" apt-get -qq download "$part" >&2) && break 2
-            done
-        done
+        kernel_download "$kernel" "$work" "${package/#linux-image-/linux-modules-}" "$package"
         # Only these are unpacked: a package has 4,000 modules.
         dpkg-deb --fsys-tarfile "$work"/*.deb |
             tar -x -C "$work" --wildcards --no-anchored "${@/%/.ko*}" 2>/dev/null

@@ -9,6 +9,8 @@
 //     @exec N        N short-lived processes, 50 ms apart (exec, fork and exit events; each passes the probes of probes.h)
 //     @exec-until-done   the same, until every background command has ended
 //     @sleep MS      a pause
+//     @env NAME=VALUE    for the commands that follow
+//     @config        moves /config to where configurations of kernels lie, under the name of this one
 //     @cat FILE      the file's bytes
 //     @insmod FILE   a kernel module, not compressed; those it depends on come before it
 //     @test-run NAME     runs the loaded XDP program of this name on a packet of zeros; waits up to 20 s for it to be loaded
@@ -487,6 +489,19 @@ static void vsock_until_done(const char *words) {
     say("CORELO-INFO connects=%ld (%s)\n", done, last);
 }
 
+// The release is known to the kernel alone.
+static void place_config(void) {
+    struct utsname name;
+    char path[sizeof name.release + 16];
+    uname(&name);
+    snprintf(path, sizeof path, "/boot/config-%s", name.release);
+    mkdir("/boot", 0755);
+    if (rename("/config", path) != 0) {
+        say("%s: %s\n", path, strerror(errno));
+        failed();
+    }
+}
+
 // ---- the list ---------------------------------------------------------------------------------
 
 static long activity(long count) {
@@ -522,7 +537,12 @@ static void run_list(void) {
             say("CORELO-INFO execs=%ld\n", activity(atol(line + 6)));
         else if (strncmp(line, "@sleep ", 7) == 0)
             pause_ms(atol(line + 7));
-        else if (strncmp(line, "@cat ", 5) == 0)
+        else if (strcmp(line, "@config") == 0)
+            place_config();
+        else if (strncmp(line, "@env ", 5) == 0) {
+            if (putenv(strdup(line + 5)) != 0)
+                failed();
+        } else if (strncmp(line, "@cat ", 5) == 0)
             cat(line + 5);
         else if (strncmp(line, "@insmod ", 8) == 0)
             insmod(line + 8);

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::process::Command;
 
-pub use bpf::without_prctl;
+pub use bpf::without_auxiliary_vector;
 pub use features::{Feature, Refused, btf_id};
 
 fn status_field(name: &str) -> Option<String> {

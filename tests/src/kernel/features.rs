@@ -58,11 +58,7 @@ macro_rules! features {
             /// All of them.
             pub const ALL: &[Feature] = &[$(Feature::$name,)*];
 
-            /// Asks the kernel.
-            ///
-            /// # Errors
-            /// What stands against it.
-            pub fn ask(self) -> Result<(), Refused> {
+            fn ask_once(self) -> Result<(), Refused> {
                 match self {
                     $(Feature::$name => $ask,)*
                 }
@@ -122,6 +118,10 @@ features! {
     RingBuffers "ring buffers" (5, 8) All Never map(27, 0, 0, 65536),
     /// Maps bound to programs: since the same version raw tracepoint programs have test runs.
     BoundMaps "maps bound to programs" (5, 10) All Never bound_map(),
+    /// A hash map's element is taken out as it is read.
+    TakenElements "elements of hash maps read and removed" (5, 14) All Never taken_element(),
+    /// The kernel's BTF is an object with an id, and BTF objects have names.
+    KernelBtfObject "the kernel's BTF as an object" (5, 11) Btf Never kernel_btf_object(),
     /// Programs of type syscall.
     SyscallPrograms "programs of type syscall" (5, 14) All Never
         program(Program { flags: SLEEPABLE, ..Program::new(31) }),
@@ -156,7 +156,7 @@ features! {
     /// Trampolines on entry.
     Fentry "fentry" (5, 5) Amd64 Policy tracing(24, "do_exit"),
     /// Trampolines that may decide.
-    FmodRet "fmod_ret" (5, 7) Amd64 Policy tracing(26, "bpf_modify_return_test"),
+    FmodRet "fmod_ret" (5, 7) Amd64 Policy tracing(26, "security_file_open"),
     /// LSM programs.
     Lsm "LSM programs" (5, 7) Amd64 Built typed(LSM, 27, "bpf_lsm_file_open"),
     /// Iterators over all maps.
@@ -168,6 +168,20 @@ features! {
 }
 
 impl Feature {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// What stands against it.
+    pub fn ask(self) -> Result<(), Refused> {
+        match self.ask_once() {
+            // Maps and programs were charged to RLIMIT_MEMLOCK then, and the question is not how much of it is left.
+            Err(Refused::Kernel(error)) if error.raw_os_error() == Some(1) && running_version() < (5, 11) => {
+                bpf::without_memlock_limit(|| self.ask_once()).unwrap_or(Err(Refused::Kernel(error)))
+            }
+            answer => answer,
+        }
+    }
+
     /// Whether a kernel may be without it: older, another machine's, built so, or for this answer a host's policy.
     #[must_use]
     pub fn is_excused(self, refused: &Refused, version: (u32, u32)) -> bool {
@@ -236,6 +250,21 @@ fn link(kind: Program, target: u32) -> Result<(), Refused> {
         // Another test has it now, which is an answer too.
         Err(error) if error.raw_os_error() == Some(16) => Ok(()),
         made => asked(made),
+    }
+}
+
+fn taken_element() -> Result<(), Refused> {
+    match bpf::take_element() {
+        // Nothing is in it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        made => asked(made),
+    }
+}
+
+fn kernel_btf_object() -> Result<(), Refused> {
+    match bpf::first_btf_id().map_err(Refused::Kernel)? {
+        1 => Ok(()),
+        _ => Err(Refused::NoType("object of its own, which has the id 1")),
     }
 }
 
