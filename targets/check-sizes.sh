@@ -4,6 +4,8 @@
 # Builds what targets/budgets.toml lists and compares sizes. Every line says what was measured; exit 0 when all fit.
 #
 #     targets/check-sizes.sh [NAME]...        default: all
+#
+# A NAME that the list does not have, an entry that lacks something, a list without entries and a size that cannot be one fail.
 
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,7 +14,10 @@ failed=0
 # kind, name, target and max_bytes of every entry, one line each.
 budgets() {
     awk -F' *= *' '
-        function flush() { if (kind != "") print kind, name, target, max }
+        function flush() {
+            if (kind != "") print kind, name == "" ? "-" : name, target == "" ? "-" : target, max == "" ? "-" : max
+            name = target = max = ""
+        }
         /^\[\[/ { flush(); kind = $0; gsub(/[][]/, "", kind) }
         $1 == "name" { name = $2; gsub(/"/, "", name) }
         $1 == "target" { target = $2; gsub(/"/, "", target) }
@@ -20,19 +25,37 @@ budgets() {
         END { flush() }' "$here/budgets.toml"
 }
 
+if ! list=$(budgets) || [ -z "$list" ]; then
+    echo "FAILED  $here/budgets.toml has no entry"
+    exit 1
+fi
+for name; do
+    awk -v name="$name" '$2 == name { found = 1 } END { exit !found }' <<<"$list" || {
+        echo "FAILED  $name is not in budgets.toml"
+        failed=1
+    }
+done
 while read -r kind name target max; do
     if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then
         continue
     fi
-    log=$(mktemp)
+    log=$(mktemp) bytes=
+    if [[ ! $max =~ ^[0-9]+$ ]] || [ "$name" = - ] || [ "$target" = - ]; then
+        echo "FAILED  budgets.toml: an entry without name, target or max_bytes: $kind $name $target $max"
+        failed=1
+        continue
+    fi
     case $kind in
     program) built=$("$here/build.sh" "$target" -p "$name" 2>"$log" | tail -n 1) && bytes=$(stat -L -c %s "$built") ;;
     firmware) bytes=$("$here/capi/firmware/build.sh" 2>"$log" | sed -n 's/^text_rodata_bytes=//p') ;;
     *) echo "budgets.toml: unknown kind $kind" >"$log" && false ;;
     esac
-    if [ -z "${bytes:-}" ]; then
+    if [[ ! ${bytes:-} =~ ^[0-9]+$ ]]; then
         echo "FAILED  $name for $target does not build:"
         tail -n 20 "$log"
+        failed=1
+    elif [ "$bytes" -lt $((max / 4)) ]; then
+        echo "FAILED  $name for $target: $bytes bytes, which cannot be all of it"
         failed=1
     elif [ "$bytes" -le "$max" ]; then
         echo "ok      $name for $target: $bytes bytes of at most $max"
@@ -41,6 +64,5 @@ while read -r kind name target max; do
         failed=1
     fi
     rm -f "$log"
-    bytes=
-done < <(budgets)
+done <<<"$list"
 exit "$failed"

@@ -40,4 +40,5 @@ arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16 -st
     -ffreestanding -fno-tree-loop-distribute-patterns -ffunction-sections -fdata-sections -nostdlib -Wl,--gc-sections -Wl,-z,noexecstack -Wl,-T,"$here/link.ld" "${defines[@]}" \
     -DOBJECT="\"$object\"" -DBTF="\"$btf\"" -o "$out" "$here/main.c" "$here/input.S" "$library"
 echo "firmware=$out"
-arm-none-eabi-size -A "$out" | awk '$1 == ".text" || $1 == ".rodata" { sum += $2 } END { print "text_rodata_bytes=" sum }'
+arm-none-eabi-size -A "$out" | awk '$1 == ".text" || $1 == ".rodata" { sum += $2 }
+    END { if (!sum) exit 1; print "text_rodata_bytes=" sum }'
