@@ -11,7 +11,7 @@ use crate::links::usdt::Usdt;
 use crate::links::{self, Link, LinkError};
 use crate::symbols::{self, FoundFile};
 
-/// Attaches `program`, whose section says `kind`; `None` where that names no target to attach to by itself: networks,
+/// Attaches `program`, whose section says `kind`; an error where it says what cannot be read, and `None` where that names no target to attach to by itself: networks,
 /// cgroups, sockets, and what [`links`] has to be asked for by hand.
 /// `usdt` is what the program's collection has for static probes.
 pub(crate) fn attach(
@@ -55,6 +55,7 @@ pub(crate) fn attach(
             let (provider, name) = (text(provider)?, text(name)?);
             usdt(&Usdt { path: file.as_path(), provider, name, pid: None, cookie: 0 })?
         }
+        Target::Malformed => return Err(LinkError::MalformedTarget),
         _ => return Ok(None),
     };
     Ok(Some(link))

@@ -45,10 +45,10 @@ use modules::Modules;
 use pins::Pins;
 use programs::{link, replaced_function};
 
-pub use contents::VariableError;
+pub use contents::{EmptySlot, VariableError};
 pub use error::LoadError;
 pub use maps::map_name;
-pub use options::LoadOptions;
+pub use options::{LoadOptions, PIN_ROOT};
 pub use variables::VariableRef;
 
 /// Maps and programs of one object in the kernel. All is closed when it goes.
@@ -345,7 +345,7 @@ fn is_passing(errno: Errno) -> bool {
 }
 
 /// What the section of a function says.
-fn program_kind<'a>(prepared: &Prepared<'a>, function: &Function) -> Option<ProgramKind<'a>> {
+pub(crate) fn program_kind<'a>(prepared: &Prepared<'a>, function: &Function) -> Option<ProgramKind<'a>> {
     let (section, _) = split_optional(prepared.section_name(function));
     parse(section).or_else(|| parse_older(section))
 }

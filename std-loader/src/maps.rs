@@ -3,6 +3,8 @@
 //! [`create`] takes a plain [`MapSpec`]; what comes back is a [`MapFd`], whose element operations take byte slices of the
 //! map's own sizes. [`Map`] and [`PerCpuMap`] put types on it.
 
+mod type_name;
+
 use core::fmt;
 use core::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -14,6 +16,7 @@ use crate::memlock::raised_after;
 pub use crate::sys::bpf::{MapFd, MapInfo, map_info};
 use crate::sys::mmap::ArrayMap;
 use crate::sys::{Errno, attr, bpf, page_size};
+pub use type_name::MapTypeName;
 
 /// `enum bpf_map_type` of the uapi, those that this crate treats in a way of their own.
 pub mod map_type {

@@ -22,8 +22,12 @@ pub enum PinError {
     Path(Errno),
     /// A directory on the way cannot be made.
     Directory(Errno),
-    /// The kernel refuses the pin: EEXIST taken, EPERM not on a bpf file system (or not allowed).
+    /// The kernel refuses the pin: EEXIST taken, EPERM not allowed.
     Pin(Errno),
+    /// The path is on no bpf file system, and so nothing can be pinned there.
+    NotBpfFs(Errno),
+    /// What is pinned there is no program.
+    NotProgram,
     /// The pin cannot be opened.
     Open(Errno),
     /// The pin cannot be removed.
@@ -73,16 +77,22 @@ impl fmt::Display for Property {
 
 impl fmt::Display for PinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        match *self {
             PinError::Path(errno) => write!(f, "not a path for a pin: {errno}"),
             PinError::Directory(errno) => write!(f, "cannot make the pin's directory: {errno}"),
-            PinError::Pin(errno @ Errno::EPERM) => {
-                write!(f, "cannot pin: {errno}: not allowed, or not on a bpf file system")
-            }
             PinError::Pin(errno) => write!(f, "cannot pin: {errno}"),
+            PinError::NotProgram => f.write_str("what is pinned there is no program"),
             PinError::Open(errno) => write!(f, "cannot open the pin: {errno}"),
             PinError::Remove(errno) => write!(f, "cannot remove the pin: {errno}"),
             PinError::Create(errno) => write!(f, "cannot create the map to pin: {errno}"),
+            PinError::NotBpfFs(errno) => {
+                write!(f, "cannot pin: {errno}: no bpf file system is there: mount -t bpf bpf /sys/fs/bpf (as root)")
+            }
+            PinError::Mismatch { property: Property::MapType, found, wanted } => {
+                let name = |number: u64| maps::MapTypeName(u32::try_from(number).unwrap_or(u32::MAX));
+                let (found, wanted) = (name(found), name(wanted));
+                write!(f, "another map is pinned there: its type is {found}, {wanted} is declared")
+            }
             PinError::Mismatch { property, found, wanted } => {
                 write!(f, "another map is pinned there: its {property} is {found}, {wanted} is declared")
             }
@@ -108,6 +118,7 @@ fn pin_noting(object: BorrowedFd<'_>, path: &Path) -> Result<Option<usize>, PinE
     let mut first = None;
     let made = make_directories(parent, &mut first);
     let pinned = made.and_then(|()| bpf::obj_pin(object, c_path.as_c_str()).map_err(PinError::Pin));
+    let pinned = pinned.map_err(|error| explain(error, path));
     match (pinned, first) {
         (Ok(()), first) => Ok(first),
         (Err(error), Some(first)) => {
@@ -117,6 +128,25 @@ fn pin_noting(object: BorrowedFd<'_>, path: &Path) -> Result<Option<usize>, PinE
         (Err(error), None) => Err(error),
     }
 }
+
+/// A refusal to make a pin at `path`, which where no bpf file system is mounted is not about the pin.
+fn explain(error: PinError, path: &Path) -> PinError {
+    let (PinError::Pin(errno) | PinError::Directory(errno)) = error else { return error };
+    // The nearest directory that is there; what cannot be asked leaves the error as it is.
+    let kind = path.ancestors().skip(1).find_map(|directory| {
+        let directory = CPath::new(directory).ok()?;
+        rustix::fs::statfs(directory.as_c_str()).ok()
+    });
+    match kind {
+        Some(kind) if errno != Errno::EEXIST && kind.f_type as u64 & 0xffff_ffff != BPF_FS_MAGIC => {
+            PinError::NotBpfFs(errno)
+        }
+        _ => error,
+    }
+}
+
+/// BPF_FS_MAGIC of linux/magic.h.
+const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 
 /// Where a path's directories end, from the root on.
 fn ends(bytes: &[u8]) -> impl DoubleEndedIterator<Item = usize> {
@@ -178,6 +208,19 @@ pub fn open(path: &Path) -> Result<OwnedFd, PinError> {
 /// [`PinError::Open`]; EINVAL also where a program or link is pinned there.
 pub fn open_map(path: &Path) -> Result<MapFd, PinError> {
     MapFd::from_fd(open(path)?).map_err(PinError::Open)
+}
+
+/// Opens a pinned program.
+///
+/// # Errors
+/// [`PinError::Open`]; [`PinError::NotProgram`] where a map or link is pinned there.
+pub fn open_program(path: &Path) -> Result<OwnedFd, PinError> {
+    let fd = open(path)?;
+    match bpf::prog_info(fd.as_fd()) {
+        Ok(_) => Ok(fd),
+        Err(Errno::EINVAL) => Err(PinError::NotProgram),
+        Err(errno) => Err(PinError::Open(errno)),
+    }
 }
 
 /// Whether a map is what a declaration says, after normalising what the kernel itself changes: a perf event array of 0

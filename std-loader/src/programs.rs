@@ -319,6 +319,14 @@ pub fn load_btf(btf: &[u8], log: &mut dyn LogBuffer, memlock: Memlock) -> Result
     )
 }
 
+/// Opens a loaded program by the number that the kernel gave it.
+///
+/// # Errors
+/// ENOENT where there is none, EPERM without CAP_SYS_ADMIN.
+pub fn program_by_id(id: u32) -> Result<OwnedFd, Errno> {
+    bpf::fd_by_id(bpf::ObjectKind::Program, id)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

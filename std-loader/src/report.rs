@@ -11,6 +11,7 @@ pub use corelo_core::btf::strings::Name;
 use corelo_core::btf::{TypeId, Types};
 use corelo_core::insn::POISON_HELPER;
 use corelo_core::link::{LinkCause, LinkError, Placement};
+use corelo_core::object::section_name::{ProgramKind, Target};
 use corelo_core::object::{Map, Object, ObjectError};
 use corelo_core::prepare::{AttachTarget, Plan, Prepared, Question, Relocation, RelocationError};
 use corelo_core::relo::format::{LocalSpec, TypeName};
@@ -20,7 +21,7 @@ use corelo_core::struct_ops::StructOpsError;
 use rustix::thread::CapabilitySet;
 
 use crate::links::lockdown;
-use crate::load::LoadError;
+use crate::load::{LoadError, program_kind};
 use crate::modules::ModuleNames;
 use crate::sys::Errno;
 
@@ -36,10 +37,16 @@ pub struct ObjectReport<'r> {
 impl fmt::Display for ObjectReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)?;
+        if let ObjectError::NotBpf { machine, .. } = self.error {
+            return write_machine(f, machine);
+        }
         let Some(object) = self.object else { return Ok(()) };
         match self.error {
             ObjectError::BadSection { section }
             | ObjectError::BadRelocations { section }
+            | ObjectError::Compressed { section }
+            | ObjectError::DataTooLarge { section }
+            | ObjectError::StructOpsWithoutBtf { section }
             | ObjectError::BadLegacyMaps { section } => {
                 write_known(f, "section", section, object.section_name(section))
             }
@@ -63,6 +70,23 @@ impl fmt::Display for ObjectReport<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Whose code an ELF file of another machine holds, and how it would be BPF's.
+fn write_machine(f: &mut fmt::Formatter<'_>, machine: u16) -> fmt::Result {
+    let name = match machine {
+        elf::abi::EM_386 => "x86",
+        elf::abi::EM_X86_64 => "x86-64",
+        elf::abi::EM_ARM => "32-bit ARM",
+        elf::abi::EM_AARCH64 => "64-bit ARM",
+        elf::abi::EM_MIPS => "MIPS",
+        elf::abi::EM_PPC | elf::abi::EM_PPC64 => "PowerPC",
+        elf::abi::EM_RISCV => "RISC-V",
+        elf::abi::EM_S390 => "s390",
+        elf::abi::EM_LOONGARCH => "LoongArch",
+        _ => return Ok(()),
+    };
+    write!(f, ": an object for {name}; compile it with clang -target bpf")
 }
 
 /// Adds ` (WHAT [NUMBER] is NAME)`, or nothing where there is no name.
@@ -305,12 +329,18 @@ pub struct LoadReport<'r, 'a> {
     pub prepared: &'r Prepared<'a>,
     /// What went wrong.
     pub error: LoadError,
+    /// The directory of the pins ([`LoadOptions::pin_root`](crate::load::LoadOptions::pin_root)).
+    pub pin_root: &'r str,
 }
 
 impl LoadReport<'_, '_> {
     fn write_map(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
         let name = self.prepared.maps().get(number).map_or(&[][..], |map| self.prepared.map_name(map));
         write!(f, "map {}: ", Name(name))
+    }
+
+    fn kind_of(&self, number: usize) -> Option<ProgramKind<'_>> {
+        program_kind(self.prepared, self.prepared.declared().functions().get(number)?)
     }
 
     fn write_program(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
@@ -330,7 +360,8 @@ impl fmt::Display for LoadReport<'_, '_> {
             }
             LoadError::Pin { map, error } => {
                 self.write_map(f, map)?;
-                error.fmt(f)
+                let name = self.prepared.maps().get(map).map_or(&[][..], |map| self.prepared.map_name(map));
+                write!(f, "{}/{}: {error}", self.pin_root, Name(name))
             }
             LoadError::MapFill { map, errno } => {
                 self.write_map(f, map)?;
@@ -384,14 +415,30 @@ impl fmt::Display for LoadReport<'_, '_> {
                 self.write_program(f, function)?;
                 f.write_str("its section is not that of any program type")
             }
+            LoadError::NoTarget { function } => {
+                self.write_program(f, function)?;
+                f.write_str("no target is given: its section must name one, as in SEC(\"")?;
+                let section = self.prepared.declared().functions().get(function);
+                let section = section.map_or(&[][..], |function| self.prepared.section_name(function));
+                let section = section.strip_prefix(b"?").unwrap_or(section);
+                write!(f, "{}/NAME\")", Name(section.strip_suffix(b"/").unwrap_or(section)))
+            }
+            LoadError::NoReplaced { function } => {
+                self.write_program(f, function)?;
+                f.write_str("its target is a program, which is not given: with `corelo`, --replace PROGRAM=TARGET")
+            }
             LoadError::MissingTarget { function } => {
                 self.write_program(f, function)?;
-                f.write_str("the kernel lacks ")?;
                 match self.prepared.attach_target(function) {
                     AttachTarget::Missing(wanted) => {
-                        write!(f, "{}{}", Name(wanted.prefix.bytes()), Name(wanted.name))
+                        write!(f, "the kernel lacks {}{}", Name(wanted.prefix.bytes()), Name(wanted.name))
                     }
-                    _ => f.write_str("what it is to be attached to"),
+                    _ => match self.kind_of(function).map(|kind| kind.target) {
+                        Some(Target::Replace { function }) => {
+                            write!(f, "the program to be replaced in has no function {} in its BTF", Name(function))
+                        }
+                        _ => f.write_str("the kernel lacks what it is to be attached to"),
+                    },
                 }
             }
             LoadError::Program { function, failure } => {

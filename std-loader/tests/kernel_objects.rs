@@ -581,7 +581,7 @@ fn pins_are_made_found_compared_and_removed() {
     pin::unpin(&path).unwrap();
     assert_eq!(pin::open(&path).unwrap_err(), PinError::Open(Errno::ENOENT));
     let map = hash(1).unwrap();
-    assert_eq!(pin::pin(map.as_fd(), &std::env::temp_dir().join("corelo-pin")), Err(PinError::Pin(Errno::EPERM)));
+    assert_eq!(pin::pin(map.as_fd(), &std::env::temp_dir().join("corelo-pin")), Err(PinError::NotBpfFs(Errno::EPERM)));
 }
 
 #[test]

@@ -188,13 +188,17 @@ fn load(corpus: &Corpus, kernel: &KernelBtf, path: &str, without: Option<&[Strin
     };
     let mut log = GrowingLog::new(64 << 10, 16 << 20);
     let mut collection = Collection::create(&prepared, &options, &mut arena)
-        .map_err(|error| report::LoadReport { error, prepared: &prepared }.to_string())?;
+        .map_err(|error| report::LoadReport { error, prepared: &prepared, pin_root: "/sys/fs/bpf" }.to_string())?;
     collection.load_programs(&options, &mut arena, &mut log).map_err(|error| {
         let text = String::from_utf8_lossy(log.as_bytes());
         let text = text.trim_end_matches('\0').trim_end();
         let tail: Vec<&str> = text.lines().rev().take(6).collect();
         let tail: Vec<&str> = tail.into_iter().rev().collect();
-        format!("{}\n    {}", report::LoadReport { error, prepared: &prepared }, tail.join("\n    "))
+        format!(
+            "{}\n    {}",
+            report::LoadReport { error, prepared: &prepared, pin_root: "/sys/fs/bpf" },
+            tail.join("\n    ")
+        )
     })?;
     let (maps, programs) = collection.counts();
     Ok((programs, maps))

@@ -1,8 +1,8 @@
 //! The ELF file under a BPF object, over the `elf` crate: sections, symbols, relocations.
 
 use elf::abi::{
-    EM_NONE, ET_REL, SHF_EXECINSTR, SHN_LORESERVE, SHN_UNDEF, SHT_NOBITS, SHT_PROGBITS, SHT_SYMTAB, STB_LOCAL,
-    STB_WEAK, STT_FUNC, STT_NOTYPE, STT_SECTION, STV_HIDDEN, STV_INTERNAL,
+    EM_NONE, ET_REL, SHF_COMPRESSED, SHF_EXECINSTR, SHN_LORESERVE, SHN_UNDEF, SHT_NOBITS, SHT_PROGBITS, SHT_SYMTAB,
+    STB_LOCAL, STB_WEAK, STT_FUNC, STT_NOTYPE, STT_SECTION, STV_HIDDEN, STV_INTERNAL,
 };
 use elf::endian::AnyEndian;
 use elf::file::Class;
@@ -93,6 +93,11 @@ impl<'obj> Section<'obj> {
         self.header.sh_type == SHT_PROGBITS
             && self.header.sh_flags & u64::from(SHF_EXECINSTR) != 0
             && self.header.sh_size > 0
+    }
+
+    /// Whether its bytes are compressed, which only debuggers' sections may be.
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.header.sh_flags & u64::from(SHF_COMPRESSED) != 0 && !self.name().starts_with(b".debug")
     }
 
     pub(crate) fn is_nobits(&self) -> bool {

@@ -29,6 +29,16 @@ pub enum ObjectError {
         /// The section.
         section: u32,
     },
+    /// A section is compressed: BPF objects have only debuggers' sections so.
+    Compressed {
+        /// The section.
+        section: u32,
+    },
+    /// A section of global data is larger than the value of a map can be: 4 GiB.
+    DataTooLarge {
+        /// The section.
+        section: u32,
+    },
     /// A symbol does not exist, or its name is not in the string table.
     BadSymbol {
         /// The symbol.
@@ -51,6 +61,11 @@ pub enum ObjectError {
     },
     /// The `.maps` section needs BTF to be understood, and there is none: the object was compiled without `-g`.
     MapsWithoutBtf,
+    /// A section of struct_ops tables needs BTF to be understood, and there is none.
+    StructOpsWithoutBtf {
+        /// The section.
+        section: u32,
+    },
     /// The `.maps` section is not in the BTF, or a symbol in it is not.
     MapsNotInBtf,
     /// A definition of a map is not a struct of the form that `.maps` has.
@@ -168,6 +183,8 @@ impl fmt::Display for ObjectError {
             }
             Self::SymbolTable => f.write_str("object has no symbol table, or more than one"),
             Self::BadSection { section } => write!(f, "section [{section}] lies outside the file or has no name"),
+            Self::Compressed { section } => write!(f, "section [{section}] is compressed"),
+            Self::DataTooLarge { section } => write!(f, "section [{section}] has more data than the 4 GiB of a map"),
             Self::BadSymbol { symbol } => write!(f, "symbol [{symbol}] does not exist or has no name"),
             Self::BadFunction { symbol } => {
                 write!(f, "function of symbol [{symbol}] does not lie within its section as whole instructions")
@@ -179,6 +196,12 @@ impl fmt::Display for ObjectError {
                 write!(f, "relocation section [{section}] is malformed or belongs to no section")
             }
             Self::MapsWithoutBtf => f.write_str("section .maps needs BTF, which the object lacks: compile it with -g"),
+            Self::StructOpsWithoutBtf { section } => {
+                write!(
+                    f,
+                    "section [{section}] of struct_ops tables needs BTF, which the object lacks: compile it with -g"
+                )
+            }
             Self::MapsNotInBtf => f.write_str("section .maps is not described in the object's BTF"),
             Self::BadMapDefinition { id } => write!(f, "map definition of type [{id}] is not a struct"),
             Self::StaticMap { id } => write!(f, "map of variable [{id}] is static, only global maps are supported"),

@@ -56,12 +56,11 @@ pub(super) fn read<'buf>(
         };
         maps.push(map)?;
     }
-    if let Some(local) = local {
-        for section in object.elf().sections() {
-            let section = section?;
-            if is_struct_ops(section.name()) {
-                read_struct_ops(local, &section, &mut maps)?;
-            }
+    for section in object.elf().sections() {
+        let section = section?;
+        if is_struct_ops(section.name()) {
+            let local = local.ok_or(ObjectError::StructOpsWithoutBtf { section: section.index })?;
+            read_struct_ops(local, &section, &mut maps)?;
         }
     }
     if maps.len() >= usize::from(u16::MAX) {
@@ -89,11 +88,11 @@ fn data_section(section: &Section<'_>) -> Option<DataSection> {
 }
 
 fn data_map(section: &Section<'_>, kind: DataSection, types: Option<&DataTypes<'_>>) -> Result<Map, ObjectError> {
-    let bad = ObjectError::BadSection { section: section.index };
+    let too_large = ObjectError::DataTooLarge { section: section.index };
     let mut map = Map::new(MapOrigin::Data(kind), section.index, 0);
     map.map_type = ARRAY;
     map.key_size = 4;
-    map.value_size = u32::try_from(section.size()).map_err(|_| bad)?;
+    map.value_size = u32::try_from(section.size()).map_err(|_| too_large)?;
     map.max_entries = 1;
     if kind == DataSection::Rodata {
         map.flags = RDONLY_PROG;

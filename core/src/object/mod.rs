@@ -58,6 +58,9 @@ impl<'obj> Object<'obj> {
         let mut ext = None;
         for section in elf.sections() {
             let section = section?;
+            if section.is_compressed() {
+                return Err(ObjectError::Compressed { section: section.index });
+            }
             match section.name() {
                 b".BTF" => {
                     object.btf_bytes = section.data.data();

@@ -24,21 +24,34 @@ pub struct Kprobe<'a> {
 /// Attaches by the kprobe PMU, else (before Linux 4.17) by tracefs.
 ///
 /// # Errors
-/// [`LinkError`]: ENOENT, EINVAL or EADDRNOTAVAIL where the function is not there or not to be probed.
+/// [`LinkError`]: ENOENT or EINVAL where the function is not there or not to be probed,
+/// [`LinkError::SeveralFunctions`].
 pub fn attach(program: BorrowedFd<'_>, kprobe: Kprobe<'_>) -> Result<Link, LinkError> {
     let Kprobe { function, offset, returns, cookie } = kprobe;
     if let Some(pmu) = probe::pmu_type("kprobe")? {
         let name = CPath::from_bytes(function.as_bytes()).map_err(|_| LinkError::BadName)?;
         let config = if returns { probe::return_bit("kprobe")? } else { 0 };
-        let event =
-            perf::probe(pmu, config, Some(name.as_c_str()), offset, Scope::cpu(0)).map_err(call("perf_event_open"))?;
+        let event = perf::probe(pmu, config, Some(name.as_c_str()), offset, Scope::cpu(0));
+        let event = event.map_err(|errno| named(call("perf_event_open")(errno)))?;
         return perf_event::attach_to(event, program, cookie, None);
     }
     if function.contains(char::is_whitespace) {
         return Err(LinkError::BadName);
     }
-    let probe = tracefs::Probe::new(tracefs::File::Kprobes, returns, format_args!("{function}+{offset}"))?;
+    let probe =
+        tracefs::Probe::new(tracefs::File::Kprobes, returns, format_args!("{function}+{offset}")).map_err(named)?;
     perf_event::attach_event(probe.id()?, program, cookie, Scope::cpu(0), Some(probe))
+}
+
+/// What the kernel means where it is about the function's name (Linux 6.7 and what it was backported to: before, a name
+/// that several functions bear was one of them).
+fn named(error: LinkError) -> LinkError {
+    match error {
+        LinkError::Kernel { errno: Errno::EADDRNOTAVAIL, .. } | LinkError::File { errno: Errno::EADDRNOTAVAIL, .. } => {
+            LinkError::SeveralFunctions
+        }
+        error => error,
+    }
 }
 
 /// Attaches to many functions by one link (Linux 5.18, `kprobe.multi`; 6.10 for sessions). `cookies` is empty or as long as
@@ -78,5 +91,21 @@ pub fn attach_pattern(program: BorrowedFd<'_>, pattern: &str, returns: bool, ses
         // What the kernel says when it does not find all the names, or not among the functions that ftrace knows.
         Err(LinkError::Kernel { errno: Errno::ESRCH, .. }) => Err(LinkError::NoFunction),
         result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_several_functions_is_told_from_other_refusals() {
+        let file = |errno| LinkError::File { file: "kprobe_events", errno };
+        for error in [call("perf_event_open")(Errno::EADDRNOTAVAIL), file(Errno::EADDRNOTAVAIL)] {
+            assert_eq!(named(error), LinkError::SeveralFunctions);
+        }
+        for error in [call("perf_event_open")(Errno::ENOENT), file(Errno::EINVAL)] {
+            assert_eq!(named(error), error);
+        }
     }
 }

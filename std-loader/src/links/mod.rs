@@ -101,6 +101,10 @@ pub enum LinkError {
     NoInterface,
     /// A probe's function, or file, or name has characters that tracefs cannot take.
     BadName,
+    /// The program's section has a target that is not of the form that its kind has.
+    MalformedTarget,
+    /// Several functions of the kernel bear the name, and a kprobe is on one.
+    SeveralFunctions,
     /// No kernel function that can be traced has the name or fits the pattern.
     NoFunction,
     /// The kernel has no system call of this name, or none that can be probed.
@@ -150,6 +154,10 @@ impl fmt::Display for LinkError {
             LinkError::NotCgroup => f.write_str("not a cgroup directory"),
             LinkError::NoInterface => f.write_str("no such network interface"),
             LinkError::BadName => f.write_str("a name that tracefs cannot take"),
+            LinkError::MalformedTarget => f.write_str("the target in its section is malformed"),
+            LinkError::SeveralFunctions => f.write_str(
+                "several functions of the kernel bear this name (EADDRNOTAVAIL): attach to one by another name, or to all by kprobe.multi",
+            ),
             LinkError::NoFunction => {
                 f.write_str("no kernel function that can be traced has this name or fits this pattern")
             }

@@ -89,6 +89,17 @@ pub(super) fn contents<'s, 'a: 's>(
     Ok(copy)
 }
 
+/// A slot of a program array whose program was not loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EmptySlot {
+    /// The map's index.
+    pub map: usize,
+    /// The slot in it.
+    pub index: u32,
+    /// The program's index as a function.
+    pub program: usize,
+}
+
 impl<'a> Collection<'_, 'a> {
     /// Writes the first contents of global data and arenas, and freezes what programs only read.
     pub(super) fn fill<'s>(
@@ -161,6 +172,17 @@ impl<'a> Collection<'_, 'a> {
             self.fill_slot(slot.map, slot.index, Some(fd.as_raw_fd()))?;
         }
         Ok(())
+    }
+
+    /// The slots that definitions fill with programs that were not loaded, each once: they are empty, and a tail call to
+    /// one goes on behind it. Where a map was not created none of its slots is listed.
+    pub fn empty_slots(&self) -> impl Iterator<Item = EmptySlot> {
+        self.prepared.slots().map_while(Result::ok).filter_map(|slot| {
+            let SlotTarget::Program(program) = slot.target else { return None };
+            self.maps.get(slot.map)?;
+            let empty = EmptySlot { map: slot.map, index: slot.index, program };
+            self.programs.get(program).is_none().then_some(empty)
+        })
     }
 
     fn fill_slot(&self, map: usize, index: u32, fd: Option<i32>) -> Result<(), LoadError> {

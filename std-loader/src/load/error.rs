@@ -107,6 +107,16 @@ pub enum LoadError {
         /// The function.
         function: usize,
     },
+    /// A program's section names no function, tracepoint or hook, and its type is loaded for one.
+    NoTarget {
+        /// The function.
+        function: usize,
+    },
+    /// A `freplace` program, and nobody said which program it is to replace a function of.
+    NoReplaced {
+        /// The function.
+        function: usize,
+    },
     /// The kernel lacks what a program is to be attached to.
     MissingTarget {
         /// The function.
@@ -161,6 +171,15 @@ impl fmt::Display for LoadError {
             Self::Link { error, .. } => error.fmt(f),
             Self::UnknownSection { function } => {
                 write!(f, "function #{function}: its section is not that of any program type")
+            }
+            Self::NoTarget { function } => {
+                write!(
+                    f,
+                    "function #{function}: its section names nothing to attach to, and its type is loaded for that"
+                )
+            }
+            Self::NoReplaced { function } => {
+                write!(f, "function #{function}: the loaded program that it replaces a function of is not given")
             }
             Self::MissingTarget { function } => {
                 write!(f, "function #{function}: the kernel lacks what it is to be attached to")

@@ -16,7 +16,10 @@ impl<'a> Collection<'_, 'a> {
         let prepared = self.prepared;
         let inner = match map.inner().and_then(|inner| Some((inner, self.prepared.maps().get(inner)?))) {
             Some((inner, model)) => {
-                let spec = MapSpec { name: b"", ..self.spec(model, options, &[], None) };
+                // As libbpf names it; what is longer the kernel's 15 bytes cut anyway.
+                let mut inner_name = heapless::Vec::<u8, 40>::new();
+                inner_name.extend(prepared.map_name(map).iter().take(32).chain(b".inner").copied());
+                let spec = self.spec(model, options, &inner_name, None);
                 let created = maps::create(&spec, options.memlock);
                 Some(OwnedFd::from(created.map_err(|errno| LoadError::MapCreate { map: inner, errno })?))
             }

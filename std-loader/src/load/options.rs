@@ -8,6 +8,9 @@ use corelo_core::btf::sanitize::KernelBtfFeatures;
 use crate::maps::Memlock;
 use crate::modules::ModuleNames;
 
+/// Where maps are pinned unless the caller says otherwise (libbpf: `BPF_FS_DEFAULT_PATH`).
+pub const PIN_ROOT: &str = "/sys/fs/bpf";
+
 /// How an object is loaded.
 #[derive(Clone, Copy)]
 pub struct LoadOptions<'o> {
@@ -58,7 +61,7 @@ impl<'o> LoadOptions<'o> {
         Self {
             name,
             wants: &wants_default,
-            pin_root: "/sys/fs/bpf",
+            pin_root: PIN_ROOT,
             memlock: Memlock::RaiseIfRefused,
             btf_features: KernelBtfFeatures::ALL,
             default_max_entries: None,

@@ -78,6 +78,10 @@ impl Collection<'_, '_> {
         let mut attach_fd = None;
         let attach_btf_id = match prepared.attach_target(number) {
             AttachTarget::None if kind.prog_type == ProgType::EXT => {
+                let name = prepared.function_name(function);
+                if !options.replaced.iter().any(|(of, _)| *of == name) {
+                    return Err(LoadError::NoReplaced { function: number });
+                }
                 let found = replaced_function(prepared, function, options, &mut scratch.scratch());
                 let found = found.map_err(|error| error.of(number))?;
                 let (program, id) = found.ok_or(LoadError::MissingTarget { function: number })?;
@@ -90,6 +94,7 @@ impl Collection<'_, '_> {
                 attach_type = member;
                 id.0
             }
+            AttachTarget::None if kind.needs_attach_btf => return Err(LoadError::NoTarget { function: number }),
             AttachTarget::None => 0,
             AttachTarget::Found(id) => id.0,
             AttachTarget::InModule { id, module } => {

@@ -48,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) json: bool,
     pub(crate) out: Option<PathBuf>,
     pub(crate) emit_rust: bool,
+    /// Programs and the loaded programs that they replace a function of.
+    pub(crate) replace: Vec<(String, String)>,
     pub(crate) skip: Vec<String>,
     pub(crate) seconds: Option<Duration>,
     pub(crate) record: Option<String>,
@@ -117,7 +119,7 @@ impl Command {
         let (usage, options) = match self {
             Self::Run => (
                 "corelo run [OBJECT] [--btf FILE] [--for SECONDS] [--json] [--record STRUCT] [--dump MAP]... [--skip PROGRAM]...
-       [--stream [--window BYTES] | --read]
+       [--replace PROGRAM=TARGET]... [--stream [--window BYTES] | --read]
 
 Loads OBJECT, attaches every program and prints the records of each ring buffer until Ctrl-C, then a summary.
 Without OBJECT, prints every exec and exit of a process. Needs root or CAP_BPF and CAP_PERFMON. Pins that were made for
@@ -128,15 +130,20 @@ its maps are removed at the end, also by SIGTERM; SIGKILL leaves them in /sys/fs
   --record STRUCT         print records field by field, as this struct of the object has them
   --dump MAP              at the end print each entry of this map, key and value in hex (with --json
                           {\"map\":NAME,\"key\":HEX,\"value\":HEX}); may be repeated
-  --skip PROGRAM          leave this program out; may be repeated",
+  --skip PROGRAM          leave this program out; may be repeated
+  --replace PROGRAM=TARGET  what a freplace program replaces a function of: a loaded program, by the path of its pin or
+                          as id:NUMBER; may be repeated",
             ),
             Self::Load => (
-                "corelo load OBJECT [--btf FILE] [--skip PROGRAM]... [--json] [--stream [--window BYTES] | --read]
+                "corelo load OBJECT [--btf FILE] [--skip PROGRAM]... [--replace PROGRAM=TARGET]... [--json]
+       [--stream [--window BYTES] | --read]
 
 Creates the maps and loads the programs without attaching them, prints what the kernel made of them, and lets go. Maps
 that ask to be pinned stay in /sys/fs/bpf, and the output says which; where loading fails, new pins are removed.",
                 "
   --skip PROGRAM          leave this program out; may be repeated
+  --replace PROGRAM=TARGET  what a freplace program replaces a function of: a loaded program, by the path of its pin or
+                          as id:NUMBER; may be repeated
   --json                  one JSON object",
             ),
             Self::Relocs => (
@@ -214,7 +221,7 @@ Prints the types of a BTF file that have this name.",
             "json" => matches!(self, Self::Run | Self::Load | Self::Relocs | Self::Budget),
             "out" => matches!(self, Self::Insns | Self::MinBtf),
             "emit" => self == Self::Budget,
-            "skip" => matches!(self, Self::Run | Self::Load),
+            "skip" | "replace" => matches!(self, Self::Run | Self::Load),
             "for" | "record" | "dump" => self == Self::Run,
             _ => false,
         }
@@ -288,6 +295,14 @@ fn read_options(command: Command, parser: &mut Parser) -> Result<Request, Troubl
             Arg::Long("out") => options.out = Some(parser.value()?.into()),
             Arg::Long("arena") => options.arena = Some(parser.value()?.parse()?),
             Arg::Long("skip") => options.skip.push(parser.value()?.string()?),
+            Arg::Long("replace") => {
+                let value = parser.value()?.string()?;
+                let Some((program, target)) = value.split_once('=').filter(|(a, b)| !a.is_empty() && !b.is_empty())
+                else {
+                    return Err(Trouble::Text(format!("--replace {value} is not PROGRAM=TARGET")));
+                };
+                options.replace.push((program.into(), target.into()));
+            }
             Arg::Long("record") => options.record = Some(parser.value()?.string()?),
             Arg::Long("dump") => options.dump.push(parser.value()?.string()?),
             Arg::Long("for") => {
@@ -371,6 +386,7 @@ mod tests {
             "budget x.o --stream",
             "budget x.o --stream --window 4096 --json",
             "run x.o --dump a --dump b --skip c",
+            "load x.o --replace a=/sys/fs/bpf/b --replace c=id:7",
         ] {
             assert!(matches!(words(line), Ok(Request::Run(..))), "{line}");
         }
@@ -404,6 +420,9 @@ mod tests {
             "relocs a --arena many",
             "relocs a --module-btf b",
             "relocs a --nonsense",
+            "load a --replace b",
+            "load a --replace b=",
+            "relocs a --replace b=c",
         ] {
             assert!(matches!(words(line), Err(Failure::Usage(_))), "{line}");
         }

@@ -119,7 +119,8 @@ pub(crate) fn prepare<'a>(
     arena: &mut Arena<'a>,
 ) -> Result<Ready<'a>, Failure> {
     let start = Instant::now();
-    let object = Object::parse(bytes).map_err(|error| Failure::Input(format!("{file}: {error}")))?;
+    let not_bpf = |error| Failure::Input(format!("{file}: {}", ObjectReport { object: None, error }));
+    let object = Object::parse(bytes).map_err(not_bpf)?;
     let plan = Plan::new(&object, PrepareOptions::default(), arena).map_err(|error| match error {
         PrepareError::Arena(full) => Failure::Arena(full),
         PrepareError::Object(error) => object_failure(&object, error, file),

@@ -228,7 +228,7 @@ fn load_says_what_the_kernel_made_of_the_object() {
         assert_eq!(programs[0]["name"], "prog_00");
         assert_eq!(programs[0]["type"], "kprobe");
         let map = &loaded["maps"][0];
-        assert_eq!((&map["name"], &map["type"]), (&"seen".into(), &1.into()));
+        assert_eq!((&map["name"], &map["type"]), (&"seen".into(), &"hash".into()));
         assert_eq!(programs[7]["map_ids"][0], map["id"]);
         let skipped = corelo(&["load", &object, "--json", "--skip", "prog_00", "--skip", "prog_29"]);
         assert_eq!(lines(&skipped.stdout)[0]["programs"].as_array().unwrap().len(), 28);
@@ -278,7 +278,6 @@ fn a_refused_program_comes_with_the_verifiers_reason() {
     }
     let run = corelo(&["load", &fixture("refused-el.o")]);
     assert_eq!(run.code, 1);
-    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
     assert!(run.stderr.contains("program no_null_check (section socket)"), "{}", run.stderr);
     assert!(run.stderr.contains("the verifier says: R"), "{}", run.stderr);
 }

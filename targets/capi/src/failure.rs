@@ -67,7 +67,10 @@ pub(crate) fn load_failure(error: LoadError, words: String) -> LoaderFailure {
         LoadError::Pin { .. } => (Code::System, 0, None),
         LoadError::Program { failure, .. } => (Code::Verifier, failure.errno.0, None),
         LoadError::Link { .. } => (Code::Link, 0, None),
-        LoadError::MissingTarget { .. } | LoadError::Extern { .. } => (Code::NotFound, 0, None),
+        LoadError::MissingTarget { .. }
+        | LoadError::NoTarget { .. }
+        | LoadError::NoReplaced { .. }
+        | LoadError::Extern { .. } => (Code::NotFound, 0, None),
         _ => (Code::Object, 0, None),
     };
     Failure { code, os_error, full, words }

@@ -173,7 +173,7 @@ unsafe fn open(object: Box<[u8]>, file: &str, stem: &str, options: Checked) -> R
             let mut scratch = arena.scratch();
             let rehearsed = with_options(&options, &name, modules, |load| rehearse(prepared, load, &mut scratch));
             if let Err(error) = rehearsed {
-                let words = format!("{file}: {}", LoadReport { prepared, error });
+                let words = format!("{file}: {}", LoadReport { prepared, error, pin_root: options.pin_root() });
                 tried = Err(load_failure(error, words).into());
             }
         }
@@ -209,7 +209,7 @@ fn with_options<R>(options: &Checked, name: &str, modules: &Modules<'_>, job: im
     job(&LoadOptions {
         wants: &wants,
         modules: modules.names(),
-        pin_root: options.pin_root.as_deref().unwrap_or(load.pin_root),
+        pin_root: options.pin_root(),
         memlock: if options.keep_memlock { Memlock::Keep } else { load.memlock },
         ..load
     })
@@ -346,7 +346,7 @@ impl Loader {
                 if let LoadError::Program { failure, .. } = error {
                     self.log_len = failure.log_len as usize;
                 }
-                Err(load_failure(error, LoadReport { prepared, error }.to_string()))
+                Err(load_failure(error, LoadReport { prepared, error, pin_root: self.options.pin_root() }.to_string()))
             }
         }
     }

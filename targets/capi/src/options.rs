@@ -1,6 +1,7 @@
 //! How an object is opened.
 
 use core::ffi::c_char;
+use corelo_loader::load::PIN_ROOT;
 
 use crate::failure::{LoaderFailure, argument, string};
 
@@ -39,6 +40,11 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
+    /// Where maps are pinned.
+    pub(crate) fn pin_root(&self) -> &str {
+        self.pin_root.as_deref().unwrap_or(PIN_ROOT)
+    }
+
     /// # Safety
     /// `options` is NULL or has as many bytes as its `size` says, its strings with NULs.
     pub(crate) unsafe fn new(options: *const Options) -> Result<Self, LoaderFailure> {

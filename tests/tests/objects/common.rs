@@ -84,7 +84,10 @@ pub(crate) fn load_among_others<T>(
             return Err(Refused { error: LoadError::Prepare(error), text });
         }
     };
-    let refused = |error: LoadError| Refused { error, text: LoadReport { prepared: &prepared, error }.to_string() };
+    let refused = |error: LoadError| Refused {
+        error,
+        text: LoadReport { prepared: &prepared, error, pin_root: "/sys/fs/bpf" }.to_string(),
+    };
     let mut collection = Collection::create(&prepared, options, &mut arena).map_err(refused)?;
     let mut log = GrowingLog::new(64 << 10, 1 << 20);
     let loaded = collection.load_programs(options, &mut arena, &mut log);

@@ -3,7 +3,7 @@
 use corelo_core::arena::Arena;
 use corelo_core::object::section_name::ProgType;
 use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::maps::map_info;
+use corelo_loader::maps::{MapTypeName, map_info};
 use corelo_loader::programs::{prog_info, prog_map_ids};
 use serde_json::{Value, json};
 
@@ -27,7 +27,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let mut arena = Arena::new(buffer);
         let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
         options.check_skipped(&ready.prepared, &file)?;
-        let load_options = LoadOptions { wants: &wants, modules: ready.modules.names(), ..LoadOptions::new(&name) };
+        let replaced = session::Replaced::open(options, &ready.prepared, &file)?;
+        let load_options = LoadOptions {
+            wants: &wants,
+            modules: ready.modules.names(),
+            replaced: &replaced.pairs(),
+            ..LoadOptions::new(&name)
+        };
         let (mut collection, _) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
         let shown = show(options, &kernel, &arena, &collection);
         if shown.is_err() {
@@ -75,9 +81,9 @@ fn show(
     }
     for map in &maps {
         out.line(format_args!(
-            "map {}: type {}, id {}, key {} bytes, value {} bytes, {} entries, flags {}",
+            "map {}: {}, id {}, key {} bytes, value {} bytes, {} entries, flags {}",
             word(&map["name"]),
-            map["type"],
+            word(&map["type"]),
             map["id"],
             map["key_size"],
             map["value_size"],
@@ -144,7 +150,8 @@ fn maps(collection: &Collection<'_, '_>) -> Result<Vec<Value>, Failure> {
             .map_err(|errno| Failure::Job(format!("map {name}: the kernel does not describe it: {errno}")))?;
         list.push(json!({
             "name": name,
-            "type": info.map_type,
+            "kernel_name": text(info.name.split(|&byte| byte == 0).next().unwrap_or_default()),
+            "type": MapTypeName(info.map_type).to_string(),
             "id": info.id,
             "key_size": info.key_size,
             "value_size": info.value_size,

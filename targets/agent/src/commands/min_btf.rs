@@ -48,7 +48,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 fn plan<'a>(file: &str, bytes: &'a [u8], arena: &mut Arena<'a>) -> Result<Plan<'a>, Failure> {
-    let object = Object::parse(bytes).map_err(|error| Failure::Input(format!("{file}: {error}")))?;
+    let object = Object::parse(bytes)
+        .map_err(|error| Failure::Input(format!("{file}: {}", ObjectReport { object: None, error })))?;
     Plan::new(&object, PrepareOptions::default(), arena).map_err(|error| match error {
         PrepareError::Arena(full) => Failure::Arena(full),
         PrepareError::Object(error) => {

@@ -90,6 +90,20 @@ impl Row {
         })
     }
 
+    /// What each candidate lacks, as `--json` has it one by one.
+    fn why_poisoned(&self) -> String {
+        let Some(first) = self.candidates.first() else { return "no candidate".into() };
+        let result = |candidate: &Value| candidate["result"].as_str().unwrap_or_default().to_owned();
+        let others = self.candidates.iter().skip(1).map(result).filter(|other| *other != result(first));
+        let mut reasons = vec![result(first)];
+        for other in others {
+            if !reasons.contains(&other) {
+                reasons.push(other);
+            }
+        }
+        reasons.join(", ")
+    }
+
     fn line(&self) -> String {
         let program = self.program.as_deref().unwrap_or("-");
         let spec = self.spec.as_deref().unwrap_or("?");
@@ -107,6 +121,9 @@ impl Row {
         if let Some(error) = &self.error {
             line.push_str(": ");
             line.push_str(error);
+        } else if self.status == "poisoned" {
+            line.push_str(": ");
+            line.push_str(&self.why_poisoned());
         }
         line
     }

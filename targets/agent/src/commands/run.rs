@@ -43,7 +43,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let shape = Shape::new(options, &ready, &file)?;
         check_names(options, &ready, &file)?;
         let wants = |program: &[u8], by_default: bool| by_default && !options.skips(program);
-        let load_options = LoadOptions { wants: &wants, modules: ready.modules.names(), ..LoadOptions::new(&name) };
+        let replaced = session::Replaced::open(options, &ready.prepared, &file)?;
+        let load_options = LoadOptions {
+            wants: &wants,
+            modules: ready.modules.names(),
+            replaced: &replaced.pairs(),
+            ..LoadOptions::new(&name)
+        };
         let (mut collection, kernel_times) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
         let watched = watch(options, &file, &ready, &kernel, &arena, shape, (&collection, kernel_times), &mut stop);
         // However it ends, nothing of the object stays attached, and so nothing stays pinned.
