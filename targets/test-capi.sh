@@ -111,7 +111,8 @@ run_agent() {
     /bin/true
     wait "$agent"
     code=$?
-    if [ "$code" = 0 ] && grep -q 'exec pid=.* comm=true ' "$work/out" && grep -q 'exit pid=.* comm=true code=0' "$work/out"; then
+    if [ "$code" = 0 ] && grep -q 'exec pid=.* comm=true ' "$work/out" && grep -q 'exit pid=.* comm=true code=0' "$work/out" &&
+        grep -q '^lost 0$' "$work/out" && grep -q '^ring most_unread=[1-9][0-9]* times_full=0$' "$work/out"; then
         pass "$name: $(grep '^loaded' "$work/out"), $(grep '^records' "$work/out")"
     else
         fail "$name: exit $code: $(head -n 3 "$work/out") $(tail -n 12 "$work/err")"

@@ -38,6 +38,10 @@ pub struct PerfRing {
     cpu: u32,
     pages: PerfPages,
     event: OwnedFd,
+    /// Whether the kernel tells how many were lost.
+    tells_lost: bool,
+    /// What its records say of that.
+    lost: u64,
 }
 
 impl AsFd for PerfRing {
@@ -48,8 +52,9 @@ impl AsFd for PerfRing {
 
 impl PerfRing {
     fn open(cpu: u32, pages: u32) -> Result<PerfRing, RingError> {
-        let event = perf::bpf_output(cpu, 1).map_err(call("perf_event_open"))?;
-        let ring = PerfRing { cpu, pages: PerfPages::new(event.as_fd(), pages).map_err(call("mmap"))?, event };
+        let (event, tells_lost) = perf::bpf_output(cpu, 1).map_err(call("perf_event_open"))?;
+        let pages = PerfPages::new(event.as_fd(), pages).map_err(call("mmap"))?;
+        let ring = PerfRing { cpu, pages, event, tells_lost, lost: 0 };
         perf::enable(ring.event.as_fd()).map_err(call("PERF_EVENT_IOC_ENABLE"))?;
         Ok(ring)
     }
@@ -58,6 +63,18 @@ impl PerfRing {
     #[must_use]
     pub fn cpu(&self) -> u32 {
         self.cpu
+    }
+
+    /// How many records found no room in the ring so far. Before Linux 6.0 those that are lost last are known once another
+    /// record finds room and is read.
+    ///
+    /// # Errors
+    /// What read(2) says to the event.
+    pub fn lost(&self) -> Result<u64, RingError> {
+        if !self.tells_lost {
+            return Ok(self.lost);
+        }
+        perf::lost(self.event.as_fd()).map_err(call("read"))
     }
 
     /// The next record; false where there is none.
@@ -82,6 +99,9 @@ impl PerfRing {
             None => each(self.cpu, PerfRecord::Skipped { byte_size: whole as u32 }),
             Some(body) => {
                 if let Some(record) = decode(record_type, body)? {
+                    if let PerfRecord::Lost(count) = record {
+                        self.lost = self.lost.saturating_add(count);
+                    }
                     each(self.cpu, record);
                 }
             }
@@ -176,6 +196,14 @@ impl<'r> PerfBuffer<'r> {
         Ok(count)
     }
 
+    /// How many records found no room in the rings so far: see [`PerfRing::lost`].
+    ///
+    /// # Errors
+    /// What read(2) says to an event.
+    pub fn lost(&self) -> Result<u64, RingError> {
+        self.rings.iter().flatten().try_fold(0u64, |sum, ring| Ok(sum.saturating_add(ring.lost()?)))
+    }
+
     /// As [`PerfBuffer::consume`], after waiting for the first record for at most `timeout` (`None`: for ever). A signal
     /// ends the wait early.
     ///
@@ -237,6 +265,8 @@ mod tests {
             cpu: 3,
             pages: PerfPages::new(file.as_fd(), 1).unwrap(),
             event: file.try_clone().unwrap().into(),
+            tells_lost: false,
+            lost: 0,
         };
         let run = |scratch: &mut [u8]| {
             let mut seen = Vec::new();
@@ -260,6 +290,8 @@ mod tests {
             cpu: 0,
             pages: PerfPages::new(file.as_fd(), 1).unwrap(),
             event: file.try_clone().unwrap().into(),
+            tells_lost: false,
+            lost: 0,
         };
         let mut seen = Vec::new();
         let mut each = |_: u32, record: PerfRecord<'_>| match record {

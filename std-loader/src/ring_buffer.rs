@@ -97,6 +97,31 @@ pub struct RingBuffer {
     pages: RingPages,
     /// What keeps other readers away, after the pages. None in tests, whose rings are files.
     _reader: Option<Reader>,
+    fill: Fill,
+}
+
+/// How full a ring was found. The kernel keeps no count of what found no room in it: only the program that reserves knows,
+/// and [`Collection::lost`](crate::load::Collection::lost) is for those that count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fill {
+    /// The most bytes that ever waited to be read.
+    pub most_unread: u32,
+    /// How many times the ring filled up: a record as large as the largest seen would have found no room.
+    pub times_full: u32,
+    /// Bytes of the largest record seen, its header counted.
+    largest: u32,
+    /// Whether it was full when last looked at.
+    is_full: bool,
+}
+
+impl Fill {
+    fn note(&mut self, size: u32, unread: u32) {
+        self.most_unread = self.most_unread.max(unread);
+        // The smallest record that there is has a header and 8 bytes.
+        let is_full = size.saturating_sub(unread) < self.largest.max(16);
+        self.times_full = self.times_full.saturating_add(u32::from(is_full && !self.is_full));
+        self.is_full = is_full;
+    }
 }
 
 /// The right to be the reader of one map's ring in this process. A second reader that gives records back would let the
@@ -159,6 +184,7 @@ impl RingBuffer {
             map: crate::sys::dup(map).map_err(call("dup"))?,
             pages: RingPages::new(map, byte_size).map_err(call("mmap"))?,
             _reader: reader,
+            fill: Fill::default(),
         })
     }
 
@@ -174,17 +200,25 @@ impl RingBuffer {
         self.pages.unread()
     }
 
+    /// How full it was found so far.
+    #[must_use]
+    pub fn fill(&self) -> Fill {
+        self.fill
+    }
+
     /// The next record, if one is complete; it is given back to the kernel when `read` returns.
     ///
     /// # Errors
     /// [`RingError::Corrupt`].
     pub fn next<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, RingError> {
         loop {
+            self.fill.note(self.pages.size(), self.pages.unread());
             let (bytes, step) = match self.pages.peek() {
                 Ok(record) => record,
                 Err(Stop::Empty | Stop::Busy) => return Ok(None),
                 Err(Stop::Corrupt) => return Err(RingError::Corrupt),
             };
+            self.fill.largest = self.fill.largest.max(step);
             match bytes {
                 Some(bytes) => {
                     let result = read(bytes);
@@ -307,6 +341,25 @@ mod tests {
         assert_eq!(ring.consume(|bytes| seen.push(bytes.to_vec())).unwrap(), 2);
         assert_eq!(seen, [b"".to_vec(), b"third".to_vec()]);
         assert_eq!((ring.unread(), ring.byte_size()), (16, 4096));
+    }
+
+    #[test]
+    fn that_a_ring_was_full_is_known_from_its_positions() {
+        let records: Vec<(u32, &[u8])> = vec![(0, &[7; 240]); 16];
+        // 16 records of 248 bytes: 128 bytes are left of 4096.
+        let file = ring_file(4096, 0, &records);
+        let mut ring = RingBuffer::from_parts(file.as_fd(), 4096, None).unwrap();
+        assert_eq!(ring.fill(), Fill::default());
+        // How large records are is known with the first of them.
+        assert_eq!(ring.next(<[u8]>::len).unwrap(), Some(240));
+        assert_eq!((ring.fill().most_unread, ring.fill().times_full), (3968, 0));
+        assert_eq!(ring.consume(|_| {}).unwrap(), 15);
+        assert_eq!(ring.fill().most_unread, 3968);
+        let mut fill = Fill { largest: 248, ..Fill::default() };
+        for unread in [0, 3968, 4000, 3000, 3847, 3849, 4096, 0] {
+            fill.note(4096, unread);
+        }
+        assert_eq!((fill.most_unread, fill.times_full), (4096, 2));
     }
 
     #[test]

@@ -128,6 +128,11 @@ static int run(corelo_loader *loader, const char *ring_name, const char *hash_na
         }
     }
     printf("records %lu\n", records);
+    uint64_t lost;
+    if (ring && corelo_lost(loader, &lost, NULL) == CORELO_CODE_OK) printf("lost %llu\n", (unsigned long long)lost);
+    uint32_t most = 0, full = 0;
+    if (ring && corelo_ring_fill(ring, &most, &full, &error) != CORELO_CODE_OK) return failed(ring_name);
+    if (ring) printf("ring most_unread=%u times_full=%u\n", most, full);
     if (hash_name && print_hash(loader, hash_name)) result = 1;
     corelo_ring_close(ring);
     return result;

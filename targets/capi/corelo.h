@@ -681,6 +681,18 @@ corelo_code corelo_detach(corelo_loader *handle, corelo_error *error);
 corelo_code corelo_summary(corelo_loader *handle, corelo_loader_summary *summary, corelo_error *error);
 
 /**
+ * How many records the object's programs found no room for in their rings, by their own count: in a map called `lost`, an
+ * array (per CPU or not) of one 64-bit number. The kernel itself counts nothing of a ring buffer; how full one was found
+ * says `corelo_ring_fill`.
+ *
+ * Result: `CORELO_CODE_OK`, `CORELO_CODE_NOT_FOUND` where the object has no such map, `CORELO_CODE_SYSTEM`,
+ * `CORELO_CODE_STATE`, `CORELO_CODE_ARGUMENT`.
+ */
+corelo_code corelo_lost(corelo_loader *handle,
+                        uint64_t *count,
+                        corelo_error *error);
+
+/**
  * The verifier's log of the last `corelo_load` that ended in `CORELO_CODE_VERIFIER`: its tail, as far as it fits, with
  * a NUL in `text`. The result is the length of the whole log, 0 where there is none.
  */
@@ -774,6 +786,17 @@ corelo_code corelo_ring_poll(corelo_ring *ring,
                              corelo_each_record each,
                              void *context,
                              uintptr_t *count,
+                             corelo_error *error);
+
+/**
+ * How full the ring was found: `most_unread` gets the most bytes that ever waited to be read, `times_full` how many times
+ * a record as large as the largest seen would have found no room. Either may be NULL.
+ *
+ * Result: `CORELO_CODE_OK`, `CORELO_CODE_ARGUMENT`.
+ */
+corelo_code corelo_ring_fill(const corelo_ring *ring,
+                             uint32_t *most_unread,
+                             uint32_t *times_full,
                              corelo_error *error);
 
 #endif // CORELO_CORE_ONLY

@@ -21,7 +21,32 @@ pub struct VariableRef<'c> {
     variable: Variable,
 }
 
+/// The map in which a program counts what it found no room for: an array, per CPU or not, of one 64-bit number.
+const LOST: &str = "lost";
+
 impl Collection<'_, '_> {
+    /// How many records the object's programs found no room for in their rings, by their own count in a map called `lost`
+    /// (an array, per CPU or not, of one 64-bit number); `None` where the object has none. The kernel itself counts nothing
+    /// of a ring buffer.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn lost(&self) -> Result<Option<u64>, Errno> {
+        let map = match self.map(LOST) {
+            Err(Errno::ENOENT) => return Ok(None),
+            map => map?,
+        };
+        let is_array = matches!(map.map_type(), maps::map_type::ARRAY | maps::map_type::PERCPU_ARRAY);
+        if !is_array || (map.value_size(), map.max_entries()) != (8, 1) {
+            return Ok(None);
+        }
+        let mut memory = AnonMap::new(map.value_bytes())?;
+        let counts = memory.get_mut(..map.value_bytes()).ok_or(Errno::ENOMEM)?;
+        map.lookup(0u32.as_bytes(), counts, 0)?;
+        let counts = counts.as_chunks::<8>().0.iter().map(|count| u64::from_ne_bytes(*count));
+        Ok(Some(counts.fold(0, u64::saturating_add)))
+    }
+
     /// A global variable by its name in the source.
     ///
     /// # Errors

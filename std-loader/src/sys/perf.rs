@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::ioctl::{IntegerSetter, Opcode, opcode};
 
+use zerocopy::IntoBytes;
+
 use super::attr::{PERF_FLAG_FREQ, PerfEventAttr, perf_flag, zeroed};
 use super::{Errno, raw_perf_event_open};
 
@@ -16,6 +18,8 @@ pub const TYPE_TRACEPOINT: u32 = 2;
 const SW_BPF_OUTPUT: u64 = 10;
 /// PERF_SAMPLE_RAW.
 const SAMPLE_RAW: u64 = 1 << 10;
+/// PERF_FORMAT_LOST.
+const FORMAT_LOST: u64 = 1 << 4;
 /// PERF_FLAG_FD_CLOEXEC.
 const FD_CLOEXEC: u32 = 1 << 3;
 
@@ -98,15 +102,30 @@ pub(crate) fn probe(
     open(&attr, scope)
 }
 
-/// The ring that bpf_perf_event_output writes on one CPU; a reader is woken for every `wakeup_events` records.
-pub(crate) fn bpf_output(cpu: u32, wakeup_events: u32) -> Result<OwnedFd, Errno> {
+/// The ring that bpf_perf_event_output writes on one CPU; a reader is woken for every `wakeup_events` records. The second
+/// result is whether the event tells how many were lost ([`lost`]).
+pub(crate) fn bpf_output(cpu: u32, wakeup_events: u32) -> Result<(OwnedFd, bool), Errno> {
     let attr = PerfEventAttr {
         sample_period: u64::from(wakeup_events),
         sample_type: SAMPLE_RAW,
         wakeup_events,
         ..event(TYPE_SOFTWARE, SW_BPF_OUTPUT)
     };
-    open(&attr, Scope::cpu(cpu))
+    match open(&PerfEventAttr { read_format: FORMAT_LOST, ..attr }, Scope::cpu(cpu)) {
+        // Before Linux 6.0.
+        Err(Errno::EINVAL) => open(&attr, Scope::cpu(cpu)).map(|event| (event, false)),
+        opened => opened.map(|event| (event, true)),
+    }
+}
+
+/// How many records found no room in the ring of an event that tells it.
+pub(crate) fn lost(event: BorrowedFd<'_>) -> Result<u64, Errno> {
+    // The event's own count, then the lost ones.
+    let mut words = [0u64; 2];
+    match rustix::io::read(event, words.as_mut_bytes())? {
+        16 => Ok(words[1]),
+        _ => Err(Errno::EIO),
+    }
 }
 
 /// PERF_EVENT_IOC_ENABLE.

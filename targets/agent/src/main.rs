@@ -8,6 +8,7 @@
 //! monitor    the object that `run` has of its own
 //! buffer     the arena's buffer: as large as the user says, else grown until it fits
 //! failure    what ends a command early, and the exit code
+//! files      files that are written as a whole or not at all
 //! record     a record's bytes, field by field
 //! output     text and JSON on standard output
 //! ```
@@ -16,6 +17,7 @@ mod args;
 mod buffer;
 mod commands;
 mod failure;
+mod files;
 mod input;
 mod monitor;
 mod output;

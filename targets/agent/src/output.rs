@@ -2,7 +2,10 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -10,13 +13,95 @@ use crate::failure::Failure;
 /// Standard output, locked and buffered.
 #[derive(Debug)]
 pub(crate) struct Out {
-    writer: BufWriter<StdoutLock<'static>>,
+    writer: BufWriter<Stdout>,
     error: Option<io::Error>,
+}
+
+/// Standard output, which may take nothing for as long as its reader likes.
+#[derive(Debug)]
+struct Stdout {
+    lock: StdoutLock<'static>,
+    until: Option<Until>,
+}
+
+/// What ends the wait for a reader.
+#[derive(Debug)]
+pub(crate) struct Until {
+    /// Readable when it is to end.
+    pub(crate) stop: OwnedFd,
+    /// When it ends by itself.
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// How long a reader is waited for once the end has come.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// What a pipe takes without blocking once poll(2) says that it takes something: PIPE_BUF.
+const CHUNK: usize = 4096;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(until) = &self.until else { return self.lock.write(bytes) };
+        until.wait(self.lock.as_fd())?;
+        let chunk = bytes.get(..CHUNK).unwrap_or(bytes);
+        Ok(rustix::io::write(&self.lock, chunk)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.lock.flush()
+    }
+}
+
+impl Until {
+    /// Waits until `out` takes something; an error where the end comes before.
+    fn wait(&self, out: std::os::fd::BorrowedFd<'_>) -> io::Result<()> {
+        let mut grace = None;
+        loop {
+            let ends = match grace {
+                Some(grace) => Some(grace),
+                None => self.deadline,
+            };
+            let left = ends.map(|ends| ends.saturating_duration_since(Instant::now()));
+            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+            let mut fds = [
+                PollFd::from_borrowed_fd(out, PollFlags::OUT),
+                PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN),
+            ];
+            // Once the end has come, only the output is waited for.
+            let watched = if grace.is_some() { fds.split_at_mut(1).0 } else { &mut fds[..] };
+            match rustix::event::poll(watched, timeout.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            // Also for an error, which the write will tell.
+            if watched.first().is_some_and(|out| !out.revents().is_empty()) {
+                return Ok(());
+            }
+            let is_over = ends.is_some_and(|ends| ends <= Instant::now());
+            if grace.is_some() && is_over {
+                let words = "nobody reads standard output, and the end of the run has come";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, words));
+            }
+            let has_stopped = watched.get(1).is_some_and(|stop| !stop.revents().is_empty());
+            if is_over || has_stopped {
+                grace = Some(Instant::now() + GRACE);
+            }
+        }
+    }
 }
 
 impl Out {
     pub(crate) fn new() -> Self {
-        Self { writer: BufWriter::new(io::stdout().lock()), error: None }
+        Self::with(None)
+    }
+
+    /// Output that waits for its reader no longer than until then.
+    pub(crate) fn until(until: Until) -> Self {
+        Self::with(Some(until))
+    }
+
+    fn with(until: Option<Until>) -> Self {
+        Self { writer: BufWriter::new(Stdout { lock: io::stdout().lock(), until }), error: None }
     }
 
     /// A line of text.

@@ -348,3 +348,88 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
     panic!("never: {what}");
 }
+
+/// A run of the monitor whose output nobody reads, with more events behind it than pipe and ring have room for.
+fn blocked(args: &[&str]) -> std::process::Child {
+    let run = Command::new(env!("CARGO_BIN_EXE_corelo"))
+        .args(["run", "--json"])
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    sleep(Duration::from_millis(700));
+    // Each is an exec and an exit: two records of 184 bytes in a ring of 128 KiB, and as many lines in a pipe of 64 KiB.
+    let many = "i=0; while [ $i -lt 1200 ]; do /bin/true; i=$((i+1)); done";
+    assert!(Command::new("/bin/sh").args(["-c", many]).status().unwrap().success());
+    run
+}
+
+fn end(run: &std::process::Child) {
+    let kill = Command::new("/bin/kill").args(["-TERM", &run.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+}
+
+#[test]
+fn what_found_no_room_is_counted_and_told() {
+    if !has_kernel() {
+        return;
+    }
+    let mut run = blocked(&[]);
+    let stdout = run.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || std::io::read_to_string(stdout).unwrap());
+    // Time for what is in the ring to be printed.
+    sleep(Duration::from_millis(700));
+    end(&run);
+    let output = run.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let rows = lines(&reader.join().unwrap());
+    let summary = &rows.last().unwrap()["summary"];
+    let (events, lost) = (summary["events"].as_u64().unwrap(), summary["lost"].as_u64().unwrap());
+    assert_eq!(events, rows.len() as u64 - 1);
+    assert!(lost > 0 && events + lost >= 2400, "{summary}");
+    let ring = &summary["rings"][0];
+    assert_eq!((&ring["ring"], &ring["bytes"]), (&"events".into(), &131_072.into()));
+    assert!(ring["times_full"].as_u64().unwrap() > 0, "{summary}");
+    assert!(ring["most_unread"].as_u64().unwrap() > 130_000, "{summary}");
+}
+
+#[test]
+fn nothing_lost_is_told_too() {
+    if !has_kernel() {
+        return;
+    }
+    let run = corelo(&["run", "--for", "0.2", "--json"]);
+    let summary = &lines(&run.stdout).pop().unwrap()["summary"];
+    assert_eq!((&summary["lost"], &summary["rings"][0]["times_full"]), (&0.into(), &0.into()), "{summary}");
+    let run = corelo(&["run", "--for", "0.2"]);
+    assert!(run.stdout.contains("lost         0 records found no room"), "{}", run.stdout);
+}
+
+#[test]
+fn a_run_that_nobody_reads_ends_all_the_same() {
+    if !has_kernel() {
+        return;
+    }
+    for (args, is_ended) in [(&[][..], true), (&["--for", "1.5"], false)] {
+        let mut run = blocked(args);
+        if is_ended {
+            assert_eq!(run.try_wait().unwrap(), None, "its output is read");
+            end(&run);
+        }
+        let start = std::time::Instant::now();
+        let status = loop {
+            if let Some(status) = run.try_wait().unwrap() {
+                break status;
+            }
+            if start.elapsed() > Duration::from_secs(20) {
+                run.kill().unwrap();
+                panic!("{args:?}: it does not end");
+            }
+            sleep(Duration::from_millis(20));
+        };
+        let words = std::io::read_to_string(run.stderr.take().unwrap()).unwrap();
+        assert_eq!(status.code(), Some(1), "{words}");
+        assert!(words.contains("nobody reads standard output"), "{words}");
+    }
+}

@@ -255,3 +255,47 @@ fn min_btf_serves_as_the_whole_did() {
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("byte orders"), "{}", run.stderr);
 }
+
+/// A file system of one page.
+struct Tiny(tempfile::TempDir);
+
+impl Tiny {
+    /// `None`, and it is said, where this process may not mount.
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=4k", "corelo-test"])
+            .arg(dir.path())
+            .stderr(std::process::Stdio::null())
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Self(dir));
+        }
+        corelo_tests::kernel::skip("fill a disk", "mounting a tmpfs takes root");
+        None
+    }
+}
+
+impl Drop for Tiny {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_file() {
+    let Some(disk) = Tiny::mount() else { return };
+    let out = disk.0.path().join("main.insns");
+    std::fs::write(&out, "the old one").unwrap();
+    let object = fixture("many_progs-el.o");
+    let btf = fixture("core_fields-target-el.btf");
+    let path = out.display().to_string();
+    let min = corelo(&["min-btf", &fixture("core_fields-el.o"), "--btf", &btf, "-o", &path]);
+    assert_ne!(min.code, 0, "{}", min.stdout);
+    assert!(min.stderr.contains("No space left"), "{}", min.stderr);
+    assert_eq!(std::fs::read(&out).unwrap(), b"the old one");
+    let insns = corelo(&["insns", &object, "--btf", &btf, "--out", &disk.0.path().display().to_string()]);
+    assert_ne!(insns.code, 0);
+    assert_eq!(std::fs::read_dir(disk.0.path()).unwrap().count(), 1, "{}", insns.stderr);
+    assert_eq!(std::fs::read(&out).unwrap(), b"the old one");
+}

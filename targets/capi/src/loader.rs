@@ -18,7 +18,7 @@ use corelo_loader::prepare::{Kernel, KernelError, KernelOptions};
 use corelo_loader::programs::GrowingLog;
 use corelo_loader::report::{LoadReport, Name, NoKernelBtf, ObjectReport};
 
-use crate::failure::{LoaderFailure, argument, attach_failure, btf_failure, from_core, load_failure, state, string};
+use crate::failure::{LoaderFailure, argument, attach_failure, btf_failure, from_core, load_failure, state, string, system};
 use crate::options::{Checked, Options};
 
 /// Something on the heap that others borrow from for as long as it lives, whatever the compiler sees.
@@ -473,6 +473,29 @@ pub unsafe extern "C" fn corelo_summary(handle: *mut Loader, summary: *mut Summa
         };
         // SAFETY: NULL or writable, the caller's promise.
         unsafe { store(summary, found) }.ok_or_else(|| argument("summary is NULL"))
+    };
+    // SAFETY: the caller's promise.
+    unsafe { finish(ask(), error) }
+}
+
+/// How many records the object's programs found no room for in their rings, by their own count: in a map called `lost`, an
+/// array (per CPU or not) of one 64-bit number. The kernel itself counts nothing of a ring buffer; how full one was found
+/// says `corelo_ring_fill`.
+///
+/// Result: `CORELO_CODE_OK`, `CORELO_CODE_NOT_FOUND` where the object has no such map, `CORELO_CODE_SYSTEM`,
+/// `CORELO_CODE_STATE`, `CORELO_CODE_ARGUMENT`.
+///
+/// # Safety
+/// The pointers are as the header's rules say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corelo_lost(handle: *mut Loader, count: *mut u64, error: *mut Error) -> Code {
+    let ask = || {
+        // SAFETY: the caller's promise.
+        let loader = unsafe { loader(handle) }?;
+        let lost = loader.loaded()?.lost().map_err(|errno| system(format!("map lost: {errno}"), errno))?;
+        let lost = lost.ok_or_else(|| Failure::new(Code::NotFound, "the object counts nothing in a map `lost`".into()))?;
+        // SAFETY: NULL or writable, the caller's promise.
+        unsafe { store(count, lost) }.ok_or_else(|| argument("count is NULL"))
     };
     // SAFETY: the caller's promise.
     unsafe { finish(ask(), error) }

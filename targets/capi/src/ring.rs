@@ -108,6 +108,32 @@ pub unsafe extern "C" fn corelo_ring_poll(
     unsafe { finish(poll(), error) }
 }
 
+/// How full the ring was found: `most_unread` gets the most bytes that ever waited to be read, `times_full` how many times
+/// a record as large as the largest seen would have found no room. Either may be NULL.
+///
+/// Result: `CORELO_CODE_OK`, `CORELO_CODE_ARGUMENT`.
+///
+/// # Safety
+/// The pointers are as the header's rules say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corelo_ring_fill(
+    ring: *const Ring,
+    most_unread: *mut u32,
+    times_full: *mut u32,
+    error: *mut Error,
+) -> Code {
+    let ask = || {
+        // SAFETY: NULL or valid, the caller's promise.
+        let ring = unsafe { ring.as_ref() }.ok_or_else(|| argument("ring is NULL"))?;
+        let fill = ring.0.fill();
+        // SAFETY: NULL or writable, the caller's promise. NULL is fine here.
+        let _ = unsafe { (store(most_unread, fill.most_unread), store(times_full, fill.times_full)) };
+        Ok::<(), LoaderFailure>(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { finish(ask(), error) }
+}
+
 impl Ring {
     fn poll(&mut self, timeout_ms: c_int, mut each: impl FnMut(&[u8]) -> c_int) -> Result<usize, LoaderFailure> {
         let mut read = 0;

@@ -45,7 +45,7 @@ fn standard_input_output_and_error_are_never_bpf_objects() {
     let perf = perf::bpf_output(0, 1);
     let numbers = [made.as_fd().as_raw_fd(), second.as_fd().as_raw_fd()];
     let is_right = numbers.iter().all(|number| *number > 2)
-        && perf.as_ref().map_or(true, |event| event.as_raw_fd() > 2)
+        && perf.as_ref().map_or(true, |event| event.0.as_raw_fd() > 2)
         && rustix::io::fcntl_getfd(&made).is_ok_and(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC));
     if !is_right {
         eprintln!("{numbers:?} {perf:?}");

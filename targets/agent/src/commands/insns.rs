@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::args::Options;
 use crate::failure::Failure;
+use crate::files;
 use crate::input::read_file;
 use crate::output::text;
 use crate::prepare::{KernelSource, prepare, with_kernel};
@@ -29,7 +30,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             let path = dir.join(format!("{}.insns", name.replace('/', "_")));
             let mut scratch = arena.scratch();
             match prepared.program(number, &mut scratch) {
-                Ok(linked) => fs::write(path, linked.insns.as_bytes())?,
+                Ok(linked) => files::write(&path, linked.insns.as_bytes())
+                    .map_err(|error| Failure::Job(format!("cannot write {}: {error}", path.display())))?,
                 Err(error) => match error.cause {
                     LinkCause::Arena(full) => return Err(full.into()),
                     _ => {

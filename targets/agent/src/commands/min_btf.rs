@@ -1,7 +1,5 @@
 //! `corelo min-btf`: the few types that objects need.
 
-use std::fs;
-
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError};
@@ -11,6 +9,7 @@ use corelo_loader::report::ObjectReport;
 use crate::args::Options;
 use crate::buffer::with_buffer;
 use crate::failure::Failure;
+use crate::files;
 use crate::input::{read_btf, read_file};
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
@@ -43,7 +42,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             )),
             error => Failure::Input(format!("{}: {error}", btf_path.display())),
         })?;
-        fs::write(out, made.blob).map_err(|error| Failure::Input(format!("cannot write {}: {error}", out.display())))
+        files::write(out, made.blob).map_err(|error| Failure::Input(format!("cannot write {}: {error}", out.display())))
     })
 }
 

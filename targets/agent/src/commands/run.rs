@@ -1,6 +1,5 @@
 //! `corelo run`: load, attach, print records until it is enough, then a summary.
 
-use std::io::Read as _;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -21,7 +20,7 @@ use crate::args::Options;
 use crate::failure::Failure;
 use crate::input::read_file;
 use crate::monitor::{self, Event};
-use crate::output::{Out, hex, text};
+use crate::output::{Out, Until, hex, text};
 use crate::prepare::{KernelSource, Ready, prepare, with_kernel};
 use crate::record;
 use crate::session::{self, KernelTimes};
@@ -36,7 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     };
     let kernel = KernelSource::new(options);
     let name = session::object_name(Path::new(&file));
-    let mut stop = Stop::new()?;
+    let stop = Stop::new()?;
     with_kernel(&kernel, |buffer| {
         let mut arena = Arena::new(buffer);
         let ready = prepare(bytes, &file, &kernel, &mut arena)?;
@@ -51,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             ..LoadOptions::new(&name)
         };
         let (mut collection, kernel_times) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
-        let watched = watch(options, &file, &ready, &kernel, &arena, shape, (&collection, kernel_times), &mut stop);
+        let watched = watch(options, &file, &ready, &kernel, &arena, shape, (&collection, kernel_times), &stop);
         // However it ends, nothing of the object stays attached, and so nothing stays pinned.
         let unpinned = collection.unpin_new();
         watched?;
@@ -69,20 +68,21 @@ fn watch(
     arena: &Arena<'_>,
     shape: Shape<'_, '_>,
     (collection, kernel_times): (&Collection<'_, '_>, KernelTimes),
-    stop: &mut Stop,
+    stop: &Stop,
 ) -> Result<(), Failure> {
     let start = Instant::now();
     let (mut rings, names) = rings(collection)?;
     let links = attach(collection, file)?;
     let attach_time = start.elapsed();
 
-    let mut out = Out::new();
+    let end = options.seconds.and_then(|length| Instant::now().checked_add(length));
+    let mut out = Out::until(Until { stop: stop.reader.try_clone()?.into(), deadline: end });
     if matches!(shape, Shape::Monitor) && !options.json {
         out.line(monitor::HEADER)?;
         out.flush()?;
     }
     let mut printer = Printer { out, names, shape, json: options.json, events: 0 };
-    printer.consume(&mut rings, stop, options.seconds)?;
+    printer.consume(&mut rings, stop, end)?;
     let attached = links.len();
     drop(links);
     // What came between the last look and the end of the last link.
@@ -90,7 +90,20 @@ fn watch(
     for map in &options.dump {
         dump(&mut printer.out, collection, map, options.json)?;
     }
-    let summary = summary(ready, collection, kernel, arena, kernel_times, attach_time);
+    let mut summary = summary(ready, collection, kernel, arena, kernel_times, attach_time);
+    let lost = collection.lost().map_err(|errno| Failure::Job(format!("{file}: map lost: {errno}")))?;
+    summary["lost"] = json!(lost);
+    let fills = printer.names.iter().zip(&rings);
+    summary["rings"] = fills
+        .map(|(name, ring)| {
+            json!({
+                "ring": name,
+                "bytes": ring.byte_size(),
+                "most_unread": ring.fill().most_unread,
+                "times_full": ring.fill().times_full,
+            })
+        })
+        .collect();
     printer.end(summary, attached, options.json)
 }
 
@@ -103,14 +116,19 @@ struct Stop {
 impl Stop {
     fn new() -> Result<Self, Failure> {
         let (reader, writer) = UnixStream::pair()?;
-        reader.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(SIGINT, writer.try_clone()?)?;
         signal_hook::low_level::pipe::register(SIGTERM, writer)?;
         Ok(Self { reader })
     }
 
-    fn has_come(&mut self) -> bool {
-        matches!(self.reader.read(&mut [0; 8]), Ok(len) if len > 0)
+    /// What came stays there to be read, for the output to see it too.
+    fn has_come(&self) -> Result<bool, Failure> {
+        let mut fds = [PollFd::new(&self.reader, PollFlags::IN)];
+        match rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(count) => Ok(count > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(errno) => Err(Failure::Job(format!("poll: {errno}"))),
+        }
     }
 }
 
@@ -220,13 +238,12 @@ struct Printer<'s, 'a> {
 
 impl Printer<'_, '_> {
     /// Prints what comes until the time is up or a signal ends it.
-    fn consume(&mut self, rings: &mut [RingBuffer], stop: &mut Stop, limit: Option<Duration>) -> Result<(), Failure> {
-        let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+    fn consume(&mut self, rings: &mut [RingBuffer], stop: &Stop, end: Option<Instant>) -> Result<(), Failure> {
         let mut set = RingSet::new(rings).map_err(ring_failure)?;
         loop {
             self.take(&mut set)?;
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) || stop.has_come() {
+            if left.is_some_and(|left| left.is_zero()) || stop.has_come()? {
                 return Ok(());
             }
             let timeout = left.map(|left| Timespec {
@@ -303,10 +320,23 @@ impl Printer<'_, '_> {
                 field("arena_scratch")
             ),
             format!("records      {}", field("events")),
+            match summary["lost"].as_u64() {
+                Some(lost) => format!("lost         {lost} records found no room, by the object's own count"),
+                None => "lost         not known: the object has no map `lost` to count in".to_owned(),
+            },
         ];
         self.out.line("")?;
         for line in lines {
             self.out.line(line)?;
+        }
+        for ring in summary["rings"].as_array().into_iter().flatten() {
+            self.out.line(format_args!(
+                "ring {}: at most {} of {} bytes waited to be read; full {} times",
+                ring["ring"].as_str().unwrap_or_default(),
+                ring["most_unread"],
+                ring["bytes"],
+                ring["times_full"],
+            ))?;
         }
         let times = summary["ms"].as_object().into_iter().flatten();
         let times: Vec<String> = times.map(|(phase, ms)| format!("{phase} {ms}")).collect();
