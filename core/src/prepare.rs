@@ -16,6 +16,7 @@ mod searched;
 use core::fmt;
 
 use crate::arena::{Arena, ArenaFull};
+use crate::btf::split::RebaseError;
 use crate::btf::{Btf, BtfError, DEFAULT_LOCAL_STRIDE, DEFAULT_STRIDE};
 use crate::object::{Object, ObjectError};
 
@@ -58,8 +59,19 @@ pub enum PrepareError {
     ByteOrder,
     /// What was kept is another object's: [`prepare_again`].
     OtherObject,
+    /// A module's own base does not go onto the kernel's BTF.
+    Rebase(RebaseError),
     /// The arena is too small.
     Arena(ArenaFull),
+}
+
+impl From<RebaseError> for PrepareError {
+    fn from(error: RebaseError) -> Self {
+        match error {
+            RebaseError::Arena(full) => Self::Arena(full),
+            error => Self::Rebase(error),
+        }
+    }
 }
 
 impl From<ObjectError> for PrepareError {
@@ -85,6 +97,7 @@ impl fmt::Display for PrepareError {
             Self::KernelBtfNeeded => f.write_str("object needs the kernel's BTF, and there is none"),
             Self::ByteOrder => f.write_str("object and kernel BTF have different byte orders"),
             Self::OtherObject => f.write_str("kept answers are another object's"),
+            Self::Rebase(error) => write!(f, ".BTF.base of a module: {error}"),
             Self::Arena(full) => full.fmt(f),
         }
     }

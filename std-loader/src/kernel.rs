@@ -200,6 +200,25 @@ impl KernelBtf {
         KernelBtf::from_c_path(path.as_c_str())
     }
 
+    /// The distilled base that a module's file has beside its own BTF: section `.BTF.base`. `None` for a file without
+    /// one, and for BTF that is no ELF file.
+    ///
+    /// # Errors
+    /// [`KernelBtfError`]
+    pub fn base_in_file(path: &Path) -> Result<Option<KernelBtf>, KernelBtfError> {
+        let path = CPath::new(path).map_err(KernelBtfError::Open)?;
+        let fd = files::open(path.as_c_str(), OFlags::RDONLY).map_err(KernelBtfError::Open)?;
+        let mut start = [0; 64];
+        let len = files::read_at(&fd, &mut start, 0).map_err(KernelBtfError::Read)?;
+        match &start[..len] {
+            start @ [0x7f, b'E', b'L', b'F', ..] => match read_section(&fd, start, b".BTF.base\0") {
+                Err(KernelBtfError::NoSection) => Ok(None),
+                read => read.map(Some),
+            },
+            _ => Ok(None),
+        }
+    }
+
     /// How it came into this process.
     #[must_use]
     pub fn source(&self) -> Source {
@@ -236,7 +255,7 @@ impl KernelBtf {
         let len = files::read_at(&fd, &mut start, 0).map_err(KernelBtfError::Read)?;
         match &start[..len] {
             [0x9f, 0xeb, ..] | [0xeb, 0x9f, ..] => read_all(&fd, stated_size(&fd), Source::File),
-            [0x7f, b'E', b'L', b'F', ..] => read_section(&fd, &start[..len]),
+            [0x7f, b'E', b'L', b'F', ..] => read_section(&fd, &start[..len], b".BTF\0"),
             _ => Err(KernelBtfError::NotBtf),
         }
     }
@@ -258,9 +277,9 @@ fn read_all(fd: &OwnedFd, hint: usize, source: Source) -> Result<KernelBtf, Kern
     }
 }
 
-/// Reads the `.BTF` section alone: kernel images with debug information have hundreds of megabytes.
-fn read_section(fd: &OwnedFd, start: &[u8]) -> Result<KernelBtf, KernelBtfError> {
-    let (offset, size) = find_section(fd, start)?;
+/// Reads one section alone: kernel images with debug information have hundreds of megabytes.
+fn read_section(fd: &OwnedFd, start: &[u8], name: &[u8]) -> Result<KernelBtf, KernelBtfError> {
+    let (offset, size) = find_section(fd, start, name)?;
     let mut memory = AnonMap::new(size).map_err(KernelBtfError::Memory)?;
     let len = files::read_at(fd, &mut memory[..size], offset).map_err(KernelBtfError::Read)?;
     if len < size {
@@ -269,8 +288,8 @@ fn read_section(fd: &OwnedFd, start: &[u8]) -> Result<KernelBtf, KernelBtfError>
     Ok(KernelBtf { bytes: Bytes::Read { memory, len }, source: Source::File })
 }
 
-/// Where the `.BTF` section of an ELF file is, and its size, in bytes.
-fn find_section(fd: &OwnedFd, start: &[u8]) -> Result<(u64, usize), KernelBtfError> {
+/// Where the section `wanted`, its NUL included, of an ELF file is, and its size, in bytes.
+fn find_section(fd: &OwnedFd, start: &[u8], wanted: &[u8]) -> Result<(u64, usize), KernelBtfError> {
     let damaged = |_| KernelBtfError::Elf;
     let ident = start.get(..16).ok_or(KernelBtfError::Elf)?;
     let ident = elf::file::parse_ident::<AnyEndian>(ident).map_err(damaged)?;
@@ -304,10 +323,11 @@ fn find_section(fd: &OwnedFd, start: &[u8]) -> Result<(u64, usize), KernelBtfErr
     let names = section(u64::from(names))?;
     for index in 1..count.min(1 << 20) {
         let header = section(index)?;
-        let mut name = [0; 5];
+        let mut name = [0; 10];
+        let name = name.get_mut(..wanted.len()).ok_or(KernelBtfError::Elf)?;
         let offset = names.sh_offset.checked_add(u64::from(header.sh_name)).ok_or(KernelBtfError::Elf)?;
-        let len = files::read_at(fd, &mut name, offset).map_err(KernelBtfError::Read)?;
-        if &name[..len] != b".BTF\0" {
+        let len = files::read_at(fd, name, offset).map_err(KernelBtfError::Read)?;
+        if name.get(..len) != Some(wanted) {
             continue;
         }
         let size =
@@ -364,7 +384,7 @@ impl StreamedBtf {
         match &start[..len] {
             [0x9f, 0xeb, ..] | [0xeb, 0x9f, ..] => Ok(StreamedBtf::whole(fd)),
             [0x7f, b'E', b'L', b'F', ..] => {
-                let (start, len) = find_section(&fd, &start[..len])?;
+                let (start, len) = find_section(&fd, &start[..len], b".BTF\0")?;
                 Ok(StreamedBtf { fd, start, len: len as u64 })
             }
             _ => Err(KernelBtfError::NotBtf),

@@ -158,7 +158,9 @@ impl<'p> Modules<'p> {
         match source {
             ModuleSource::Files(files) => {
                 for ModuleFile { name, path } in files {
-                    if may_answer(StreamedBtf::from_file(path)) {
+                    // Names of a distilled base are in neither blob that would be looked through.
+                    let has_own_base = !matches!(KernelBtf::base_in_file(path), Ok(None));
+                    if has_own_base || may_answer(StreamedBtf::from_file(path)) {
                         modules.push(name)?;
                     }
                 }
@@ -204,12 +206,13 @@ impl<'p> Modules<'p> {
         // The first look tells which of several modules' types of one name to take: see `Searched::weigh_module`.
         for is_second_look in [false, true] {
             for (number, name) in (1u16..).zip(self.names().iter()) {
-                let looked = self.open(name).map_err(ModuleError::Btf).and_then(|btf| {
+                let looked = self.open(name).map_err(ModuleError::Btf).and_then(|(btf, distilled)| {
+                    let distilled = distilled.as_deref();
                     let mut scratch = arena.scratch();
                     let looked = if is_second_look {
-                        searched.search_module(&btf, number, &mut scratch)
+                        searched.search_module(&btf, distilled, number, &mut scratch)
                     } else {
-                        searched.weigh_module(&btf, number, &mut scratch)
+                        searched.weigh_module(&btf, distilled, number, &mut scratch)
                     };
                     looked.map_err(ModuleError::Prepare)
                 });
@@ -225,12 +228,13 @@ impl<'p> Modules<'p> {
         Ok(())
     }
 
-    fn open(&self, name: &str) -> Result<KernelBtf, KernelBtfError> {
+    /// A module's BTF, and the base that it brings. Of a loaded module the kernel has put it onto its own.
+    fn open(&self, name: &str) -> Result<(KernelBtf, Option<KernelBtf>), KernelBtfError> {
         match self.source {
-            ModuleSource::Running => KernelBtf::open_module(name),
+            ModuleSource::Running => Ok((KernelBtf::open_module(name)?, None)),
             ModuleSource::Files(files) => {
                 let file = files.iter().find(|file| file.name == name).ok_or(KernelBtfError::Missing)?;
-                KernelBtf::from_file(&file.path)
+                Ok((KernelBtf::from_file(&file.path)?, KernelBtf::base_in_file(&file.path)?))
             }
         }
     }

@@ -583,8 +583,8 @@ fn case_15_modules_are_searched_for_what_vmlinux_does_not_have() {
             for look in 0..2 {
                 for (number, blob) in (1..).zip(blobs) {
                     let seen = match look {
-                        0 => searched.weigh_module(blob, number, &mut arena),
-                        _ => searched.search_module(blob, number, &mut arena),
+                        0 => searched.weigh_module(blob, None, number, &mut arena),
+                        _ => searched.search_module(blob, None, number, &mut arena),
                     };
                     match seen {
                         Err(PrepareError::Arena(full)) => return Err(full.into()),

@@ -285,8 +285,8 @@ fn a_split_btf_becomes_one_that_stands_alone() {
             if !searched.wants_modules() {
                 continue;
             }
-            searched.weigh_module(&split, 1, &mut arena).expect("valid BTF");
-            searched.search_module(&split, 1, &mut arena).expect("valid BTF");
+            searched.weigh_module(&split, None, 1, &mut arena).expect("valid BTF");
+            searched.search_module(&split, None, 1, &mut arena).expect("valid BTF");
             let prepared = searched.finish();
             let in_module = prepared
                 .relocations()

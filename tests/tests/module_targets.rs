@@ -46,10 +46,10 @@ fn with_modules<T>(modules: &[Vec<u8>], then: impl FnOnce(&Prepared<'_>, usize) 
     let mut searched = plan.search(Btf::parse(&kernel).unwrap(), &mut arena).unwrap();
     assert!(searched.wants_modules());
     for (number, module) in (1u16..).zip(modules) {
-        searched.weigh_module(module, number, &mut arena.scratch()).unwrap();
+        searched.weigh_module(module, None, number, &mut arena.scratch()).unwrap();
     }
     for (number, module) in (1u16..).zip(modules) {
-        searched.search_module(module, number, &mut arena.scratch()).unwrap();
+        searched.search_module(module, None, number, &mut arena.scratch()).unwrap();
     }
     let prepared = searched.finish();
     let externs = prepared.declared().externs();

@@ -25,10 +25,10 @@ fn main() -> ExitCode {
     let kernel = Btf::parse(&btf).expect("the kernel's BTF is one");
     let mut searched = plan.search(kernel, &mut arena).expect("the kernel can be searched");
     for number in 1..=count {
-        searched.weigh_module(&module, number, &mut arena).expect("the module can be searched");
+        searched.weigh_module(&module, None, number, &mut arena).expect("the module can be searched");
     }
     for number in 1..=count {
-        searched.search_module(&module, number, &mut arena).expect("the module can be searched");
+        searched.search_module(&module, None, number, &mut arena).expect("the module can be searched");
     }
     let prepared = searched.finish();
     println!("{} types visited, {} instructions", prepared.visited(), link_all(&prepared, &mut arena));

@@ -2,6 +2,7 @@
 
 use crate::arena::Arena;
 use crate::btf::lookup::{Answers, Query, Questions};
+use crate::btf::split::rebase;
 use crate::btf::{Btf, TypeId, Types};
 use crate::bytes::Endian;
 use crate::numbers::to_usize;
@@ -61,13 +62,20 @@ impl<'a> Searched<'a> {
         self.object.endian()
     }
 
-    /// First of two looks at the module that has the number `module` (from 1), whose BTF is split on vmlinux. Its
-    /// index lives in `scratch`, so that one module is in memory at a time.
+    /// First of two looks at the module that has the number `module` (from 1), whose BTF is split on vmlinux, or on
+    /// `distilled`, the base that it brings itself (`.BTF.base`). Its index lives in `scratch`, so that one module is in
+    /// memory at a time.
     ///
     /// # Errors
-    /// [`PrepareError::Kernel`], [`PrepareError::Arena`]
-    pub fn weigh_module(&mut self, blob: &[u8], module: u16, scratch: &mut Arena<'_>) -> Result<(), PrepareError> {
-        self.look_at_module(blob, scratch, |decisions, local, answers, _| {
+    /// [`PrepareError::Kernel`], [`PrepareError::Rebase`], [`PrepareError::Arena`]
+    pub fn weigh_module(
+        &mut self,
+        blob: &[u8],
+        distilled: Option<&[u8]>,
+        module: u16,
+        scratch: &mut Arena<'_>,
+    ) -> Result<(), PrepareError> {
+        self.look_at_module(blob, distilled, scratch, |decisions, local, answers, _| {
             decisions.weigh_module(local, answers, module);
         })
     }
@@ -76,9 +84,15 @@ impl<'a> Searched<'a> {
     ///
     /// # Errors
     /// As [`Searched::weigh_module`].
-    pub fn search_module(&mut self, blob: &[u8], module: u16, scratch: &mut Arena<'_>) -> Result<(), PrepareError> {
+    pub fn search_module(
+        &mut self,
+        blob: &[u8],
+        distilled: Option<&[u8]>,
+        module: u16,
+        scratch: &mut Arena<'_>,
+    ) -> Result<(), PrepareError> {
         let declared = self.declared;
-        self.look_at_module(blob, scratch, |decisions, local, answers, in_modules| {
+        self.look_at_module(blob, distilled, scratch, |decisions, local, answers, in_modules| {
             decisions.resolve_module(local, answers, module);
             for open in in_modules.iter_mut().filter(|open| open.module == VMLINUX) {
                 let Some(found) = answers.of(open.owner).first() else { continue };
@@ -96,6 +110,7 @@ impl<'a> Searched<'a> {
     fn look_at_module(
         &mut self,
         blob: &[u8],
+        distilled: Option<&[u8]>,
         scratch: &mut Arena<'_>,
         look: impl FnOnce(&mut Deciding<'a>, &Types<'_>, &Answers<'_>, &mut [InModule]),
     ) -> Result<(), PrepareError> {
@@ -103,6 +118,10 @@ impl<'a> Searched<'a> {
         // A scratch copy of the base view gives the module's types a lifetime of their own.
         let base = *self.answers.types();
         let mut scratch = scratch.scratch();
+        let blob = match distilled {
+            Some(distilled) => rebase(blob, distilled, &base, &mut scratch)?.blob,
+            None => blob,
+        };
         let btf = Btf::parse_split(blob, &base).map_err(kernel_error)?;
         let answers = self.questions.ask(btf, Some(&base), self.options.stride, &mut scratch).map_err(kernel_error)?;
         self.visited = self.visited.saturating_add(answers.visited());

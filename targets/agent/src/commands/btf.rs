@@ -4,12 +4,15 @@ use std::fmt::Write as _;
 
 use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::raw::{self, DumpError};
+use corelo_core::btf::split::{RebaseError, rebase};
 use corelo_core::btf::{Btf, BtfError, DEFAULT_STRIDE, Types};
+
+use corelo_loader::kernel::KernelBtf;
 
 use crate::args::Options;
 use crate::buffer::with_buffer;
 use crate::failure::Failure;
-use crate::input::read_btf;
+use crate::input::{read_btf, unreadable};
 use crate::output::Out;
 
 /// `corelo btf dump`
@@ -49,6 +52,7 @@ fn with_types(
     mut job: impl FnMut(&Types<'_>, &mut Out) -> Result<(), BtfError>,
 ) -> Result<(), Failure> {
     let blob = read_btf(&options.file)?;
+    let distilled = KernelBtf::base_in_file(&options.file).map_err(|error| unreadable(&options.file, error))?;
     let base_blob = options.base.as_deref().map(read_btf).transpose()?;
     let failure = |error: BtfError| match error {
         BtfError::Arena(full) => Failure::Arena(full),
@@ -56,19 +60,27 @@ fn with_types(
     };
     with_buffer(options.arena, |buffer| {
         let mut arena = Arena::new(buffer);
-        let base = match &base_blob {
+        // A module that brings its own base and no other is given stands on that.
+        let base = match base_blob.as_ref().or(distilled.as_ref()) {
             Some(base) => {
                 let btf = Btf::parse(base).map_err(failure)?;
                 Some(Types::index(btf, DEFAULT_STRIDE, None, &mut arena, Part::KernelIndex).map_err(failure)?)
             }
             None => None,
         };
-        let btf = match &base {
-            Some(base) => Btf::parse_split(&blob, base),
-            None => Btf::parse(&blob),
+        let mut arena = arena.scratch();
+        let btf = match (&base, &distilled) {
+            (Some(base), Some(distilled)) if base_blob.is_some() => {
+                let moved = rebase(&blob, distilled, base, &mut arena).map_err(|error| match error {
+                    RebaseError::Arena(full) => Failure::Arena(full),
+                    error => Failure::Input(format!("{}: .BTF.base: {error}", options.file.display())),
+                })?;
+                Btf::parse_split(moved.blob, base)
+            }
+            (Some(base), _) => Btf::parse_split(&blob, base),
+            (None, _) => Btf::parse(&blob),
         }
         .map_err(failure)?;
-        let mut arena = arena.scratch();
         let types = Types::index(btf, DEFAULT_STRIDE, base.as_ref(), &mut arena, Part::KernelIndex).map_err(failure)?;
         let mut out = Out::new();
         job(&types, &mut out).map_err(failure)?;
