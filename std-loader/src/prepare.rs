@@ -11,7 +11,7 @@ use std::path::Path;
 use corelo_core::arena::{Arena, ArenaFull};
 use corelo_core::btf::{Btf, BtfError};
 use corelo_core::object::Object;
-use corelo_core::prepare::{Options, Plan, PrepareError, Prepared, Searched};
+use corelo_core::prepare::{Kept, Options, Plan, PrepareError, Prepared, Searched, prepare_again};
 use corelo_core::tailor::{self, StreamError};
 
 use crate::kernel::{KernelBtf, KernelBtfError, LeanBtf, PIECE, Pieces, Source, StreamedBtf};
@@ -148,6 +148,44 @@ pub struct ForKernel<'a> {
     pub prepared: Prepared<'a>,
     /// The modules: [`LoadOptions::modules`](crate::load::LoadOptions::modules) wants their names.
     pub modules: Modules<'a>,
+}
+
+impl<'a> ForKernel<'a> {
+    /// What preparing the same object again needs: the warm start. The object's bytes need not be kept.
+    #[must_use]
+    pub fn keep(self) -> KeptForKernel<'a> {
+        KeptForKernel { kept: self.prepared.keep(), modules: self.modules }
+    }
+}
+
+/// What the kernel answered to one object: see [`ForKernel::keep`]. It holds as long as the kernel runs; where modules have
+/// what was asked for, as long as those are loaded.
+#[derive(Debug)]
+pub struct KeptForKernel<'a> {
+    kept: Kept<'a>,
+    modules: Modules<'a>,
+}
+
+impl<'a> KeptForKernel<'a> {
+    /// Prepares the same object again: no BTF of the kernel is opened, and no type of it visited.
+    ///
+    /// # Errors
+    /// [`KernelError::Prepare`]: as [`prepare_again`].
+    pub fn prepare(
+        &self,
+        object: &Object<'a>,
+        options: Options,
+        arena: &mut Arena<'a>,
+    ) -> Result<Prepared<'a>, KernelError> {
+        Ok(prepare_again(object, &self.kept, options, arena)?)
+    }
+
+    /// The modules that what was asked for was found in: [`LoadOptions::modules`](crate::load::LoadOptions::modules) wants
+    /// their names.
+    #[must_use]
+    pub fn modules(&self) -> &Modules<'a> {
+        &self.modules
+    }
 }
 
 impl<'p> Kernel<'p> {

@@ -1,0 +1,45 @@
+//! The warm start by the loader: an object prepared again by what was kept, with the kernel's BTF gone from its file.
+
+use corelo_core::arena::Arena;
+use corelo_core::object::Object;
+use corelo_core::prepare::{Options, PrepareError, Prepared};
+use corelo_loader::prepare::{Kernel, KernelError, KernelOptions};
+use zerocopy::IntoBytes;
+
+fn programs(prepared: &Prepared<'_>) -> Vec<Vec<u8>> {
+    let mut buffer = vec![0u8; 1 << 16];
+    let mut arena = Arena::new(&mut buffer);
+    let programs: Vec<usize> = prepared.declared().programs().map(|(number, _)| number).collect();
+    let mut link = |number| prepared.program(number, &mut arena.scratch()).ok().map(|it| it.insns.as_bytes().to_vec());
+    programs.into_iter().filter_map(|number| link(number)).collect()
+}
+
+#[test]
+fn an_object_is_prepared_again_without_a_look_at_the_kernel() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/");
+    let file = std::fs::read(format!("{fixtures}core_fields-el.o")).unwrap();
+    let other = std::fs::read(format!("{fixtures}core_enums-el.o")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let btf = dir.path().join("kernel.btf");
+    std::fs::copy(format!("{fixtures}core_fields-target-el.btf"), &btf).unwrap();
+    let kernel = Kernel::new(KernelOptions::file(&btf));
+    let (mut first, mut second) = (vec![0u8; 1 << 17], vec![0u8; 1 << 17]);
+    let object = Object::parse(&file).unwrap();
+    let made = kernel.prepare(&object, Options::default(), &mut Arena::new(&mut first)).unwrap();
+    assert!(made.prepared.visited() > 0);
+    let cold = programs(&made.prepared);
+    assert!(cold.len() > 10);
+    let kept = made.keep();
+    std::fs::remove_file(&btf).unwrap();
+
+    let copy = file.clone();
+    let again = Object::parse(&copy).unwrap();
+    let warm = kept.prepare(&again, Options::default(), &mut Arena::new(&mut second)).unwrap();
+    assert_eq!(warm.visited(), 0);
+    assert_eq!(programs(&warm), cold);
+    assert!(kept.modules().names().is_empty());
+
+    let other = Object::parse(&other).unwrap();
+    let refused = kept.prepare(&other, Options::default(), &mut Arena::new(&mut [])).unwrap_err();
+    assert_eq!(refused, KernelError::Prepare(PrepareError::OtherObject));
+}
