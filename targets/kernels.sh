@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 #
 # Debian kernels for the boot tests: `. kernels.sh; kernel_image KERNEL` prints the path of a bootable image,
-# `kernel_modules KERNEL NAME...` the paths of modules of the same build, and `kernel_config KERNEL` that of its configuration.
+# `kernel_modules KERNEL NAME...` the paths of modules of the same build, `kernel_config KERNEL` that of its configuration, and
+# `kernel_btf KERNEL` that of BTF made of its DWARF, for kernels that have none.
 #
 # KERNEL is ARCH-SERIES: armhf, arm64, amd64, riscv64 or s390x, and 5.10, 6.1, 6.12 or 7.2 (what Debian's bullseye, bookworm,
 # trixie and sid ship); or arm64-16k-6.12 and arm64-16k-7.2, whose pages have 16 KiB. The package is fetched once, with an apt
@@ -164,6 +165,26 @@ kernel_download() {
         done
     done
     kernel_fail "none of $* is in $suite"
+}
+
+# kernel_btf KERNEL: the path of its BTF as pahole makes it of the DWARF in Debian's -dbg package: 620 MB to fetch and 1.5 GB of
+# room for a while, once.
+kernel_btf() {
+    local image package btf work debug
+    image=$(kernel_image "$1") || return
+    package=$(basename "$(dirname "$image")") btf=$(dirname "$image")/kernel.btf
+    if [ ! -s "$btf" ]; then
+        command -v pahole >/dev/null || kernel_fail "pahole is not installed (Debian package: dwarves)" || return
+        work=$(mktemp -d "$CORELO_CACHE/unpack.XXXXXX") || return
+        if kernel_download "$1" "$work" "$package-dbg" &&
+            dpkg-deb --fsys-tarfile "$work"/*.deb | tar -x -C "$work" --wildcards --no-anchored 'vmlinux*'; then
+            debug=$(find "$work" -type f -name 'vmlinux*' -size +20M | head -n 1)
+            [ -n "$debug" ] && pahole -J --btf_encode_detached="$work/btf" "$debug" >&2 && mv "$work/btf" "$btf"
+        fi
+        rm -rf "$work"
+    fi
+    [ -s "$btf" ] || kernel_fail "no BTF of $1 ($package-dbg)" || return
+    echo "$btf"
 }
 
 # kernel_config KERNEL: the path of its configuration. (An image that was fetched before came without.)

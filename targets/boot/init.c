@@ -190,6 +190,7 @@ static void info(void) {
     struct utsname name;
     uname(&name);
     say("CORELO-INFO release=%s\nCORELO-INFO machine=%s\n", name.release, name.machine);
+    say("CORELO-INFO build=%s %s\n", name.release, name.version);
     say("CORELO-INFO page_bytes=%ld\n", sysconf(_SC_PAGESIZE));
 
     struct stat btf;
