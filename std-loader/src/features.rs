@@ -118,6 +118,18 @@ pub enum Support {
 }
 
 impl Support {
+    /// Whether it is there, or why that is not known.
+    ///
+    /// # Errors
+    /// What a probe was refused with that says nothing of the kernel's age.
+    pub fn known(self) -> Result<bool, Errno> {
+        match self {
+            Support::Present => Ok(true),
+            Support::Missing => Ok(false),
+            Support::Refused(errno) => Err(errno),
+        }
+    }
+
     /// It is there for certain.
     #[must_use]
     pub fn is_present(self) -> bool {
@@ -142,7 +154,7 @@ impl fmt::Display for Support {
 }
 
 /// What a refusal says.
-fn verdict(errno: Errno, mode: impl Fn() -> lockdown::Mode) -> Support {
+fn verdict(feature: Feature, errno: Errno, mode: impl Fn() -> Result<lockdown::Mode, Errno>) -> Support {
     match errno {
         // What old kernels answer to what they do not know: bpf(2) itself, a command, an attribute, a flag, an instruction, a
         // helper, a kind of type.
@@ -155,10 +167,12 @@ fn verdict(errno: Errno, mode: impl Fn() -> lockdown::Mode) -> Support {
         | Errno::ENOTSUPP
         | Errno::EOPNOTSUPP => {
             // In this mode helpers that read kernel memory are gone, and that is an EINVAL or EACCES from the verifier.
-            if mode() == lockdown::Mode::Confidentiality && errno != Errno::ENOSYS {
-                Support::Refused(errno)
-            } else {
-                Support::Missing
+            match mode() {
+                _ if errno == Errno::ENOSYS => Support::Missing,
+                Ok(lockdown::Mode::Confidentiality) => Support::Refused(errno),
+                // It may be that mode.
+                Err(_) if feature == Feature::ProbeReadKernel => Support::Refused(errno),
+                _ => Support::Missing,
             }
         }
         _ => Support::Refused(errno),
@@ -195,7 +209,7 @@ impl Features {
         let support = match probes::run(feature, self.memlock) {
             Ok(true) => Support::Present,
             Ok(false) => Support::Missing,
-            Err(errno) => verdict(errno, lockdown::mode),
+            Err(errno) => verdict(feature, errno, lockdown::known),
         };
         known.set(Some(support));
         support

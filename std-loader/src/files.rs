@@ -79,6 +79,15 @@ pub(crate) fn open(path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
 }
 
+/// Whether a file is there: it is looked for as it would be opened, with the effective ids, and neither read nor written.
+pub(crate) fn exists(path: &CStr) -> Result<bool, Errno> {
+    match open(path, OFlags::PATH) {
+        Ok(_) => Ok(true),
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Reads until the buffer is full or the file ends.
 pub(crate) fn read_full(fd: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     let mut len = 0;

@@ -246,7 +246,7 @@ impl<'f, 'n, F: Fn(usize) -> &'n [u8]> Search<'f, F> {
 /// addresses are not.
 ///
 /// # Errors
-/// [`KallsymsError::Open`], [`KallsymsError::Read`].
+/// [`KallsymsError`], but for [`KallsymsError::Hidden`]: without names nothing is known.
 pub fn has_syscall_wrapper() -> Result<bool, KallsymsError> {
     Ok(syscall_wrapper_prefix()?.is_some())
 }
@@ -258,8 +258,13 @@ pub fn has_syscall_wrapper() -> Result<bool, KallsymsError> {
 /// As [`has_syscall_wrapper`].
 pub fn syscall_wrapper_prefix() -> Result<Option<&'static str>, KallsymsError> {
     let mut search = WrapperSearch::default();
-    let _: ControlFlow<()> = each(|symbol| search.take(symbol.name))?;
-    Ok(search.prefix())
+    let mut any = false;
+    let _: ControlFlow<()> = each(|symbol| {
+        any = true;
+        search.take(symbol.name)
+    })?;
+    // A file that is masked has no names, which is not to say that the kernel has none.
+    if any { Ok(search.prefix()) } else { Err(KallsymsError::Empty) }
 }
 
 /// CONFIG_ARCH_HAS_SYSCALL_WRAPPER, by architecture. A 64-bit x86 kernel has the 32-bit names beside the others: they are last.

@@ -18,7 +18,8 @@ pub use text::{ConfigFile, TextError, each};
 pub use value::{KconfigType, ValueError, write};
 
 use crate::features::{Feature, Features};
-use crate::kallsyms;
+use crate::kallsyms::{self, KallsymsError};
+use crate::sys::Errno;
 use crate::version::KernelVersion;
 
 /// The most externs that one object may have.
@@ -61,6 +62,31 @@ impl Externs for [(Wanted<'_>, &mut [u8])] {
     }
 }
 
+/// Why something of the running kernel cannot be found out: that is neither yes nor no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unknown {
+    /// `LINUX_KERNEL_VERSION`: /proc/version_signature is there and cannot be read.
+    Version(Errno),
+    /// `LINUX_HAS_BPF_COOKIE`: the kernel did not let us try.
+    Cookie(Errno),
+    /// `LINUX_HAS_SYSCALL_WRAPPER`: the names of the kernel's functions are not to be had.
+    Wrapper(KallsymsError),
+    /// A value of the configuration, whose file cannot be opened.
+    Config(TextError),
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unknown::Version(errno) => write!(f, "/proc/version_signature: {errno}"),
+            Unknown::Cookie(errno) => write!(f, "whether the kernel has attach cookies cannot be tried: {errno}"),
+            Unknown::Wrapper(error) => error.fmt(f),
+            Unknown::Config(error) => error.fmt(f),
+        }
+    }
+}
+
 /// Why an extern has no value. `index` is its number in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -69,7 +95,14 @@ pub enum KconfigError {
     TooMany,
     /// The configuration's file is there and cannot be read through.
     Text(TextError),
-    /// There is neither /proc/config.gz nor /boot/config-RELEASE, and this extern is not weak.
+    /// Its value cannot be found out, and it is not weak.
+    Unknown {
+        /// Which.
+        index: usize,
+        /// Why.
+        reason: Unknown,
+    },
+    /// There is neither /proc/config.gz nor /boot/config-RELEASE (or an empty one), and this extern is not weak.
     NoConfig {
         /// Which.
         index: usize,
@@ -104,7 +137,8 @@ impl KconfigError {
     pub fn index(&self) -> Option<usize> {
         match *self {
             KconfigError::TooMany | KconfigError::Text(_) => None,
-            KconfigError::NoConfig { index }
+            KconfigError::Unknown { index, .. }
+            | KconfigError::NoConfig { index }
             | KconfigError::Missing { index }
             | KconfigError::UnknownName { index }
             | KconfigError::Value { index, .. }
@@ -118,6 +152,7 @@ impl fmt::Display for KconfigError {
         match self {
             KconfigError::TooMany => write!(f, "more than {MAX_EXTERNS} externs"),
             KconfigError::Text(error) => error.fmt(f),
+            KconfigError::Unknown { index, reason } => write!(f, "extern {index} is not weak, and {reason}"),
             KconfigError::NoConfig { index } => {
                 write!(f, "extern {index} is not weak, and there is neither /proc/config.gz nor /boot/config-RELEASE")
             }
@@ -179,7 +214,7 @@ impl Bits {
     }
 }
 
-/// Fills all externs from the running kernel. Weak ones that it does not have get 0.
+/// Fills all externs from the running kernel. Weak ones that it does not have, or that cannot be found out, get 0.
 ///
 /// # Errors
 /// [`KconfigError`]; some values may be written then.
@@ -189,25 +224,24 @@ pub fn fill(externs: &mut (impl Externs + ?Sized), features: &Features) -> Resul
 
 /// What is asked of the running kernel for the made-up externs; one call each and only where one is wanted.
 trait Virtual {
-    fn version(&self) -> KernelVersion;
-    fn has_bpf_cookie(&self) -> bool;
-    fn has_syscall_wrapper(&self) -> bool;
+    fn version(&self) -> Result<KernelVersion, Errno>;
+    fn has_bpf_cookie(&self) -> Result<bool, Errno>;
+    fn has_syscall_wrapper(&self) -> Result<bool, KallsymsError>;
 }
 
 struct Running<'f>(&'f Features);
 
 impl Virtual for Running<'_> {
-    fn version(&self) -> KernelVersion {
-        KernelVersion::running()
+    fn version(&self) -> Result<KernelVersion, Errno> {
+        KernelVersion::find()
     }
 
-    fn has_bpf_cookie(&self) -> bool {
-        self.0.get(Feature::BpfCookie).is_present()
+    fn has_bpf_cookie(&self) -> Result<bool, Errno> {
+        self.0.get(Feature::BpfCookie).known()
     }
 
-    fn has_syscall_wrapper(&self) -> bool {
-        // A kernel without the file, built without CONFIG_KALLSYMS, has no kprobes either: there is nobody to care.
-        kallsyms::has_syscall_wrapper().unwrap_or(false)
+    fn has_syscall_wrapper(&self) -> Result<bool, KallsymsError> {
+        kallsyms::has_syscall_wrapper()
     }
 }
 
@@ -230,15 +264,20 @@ fn fill_from<E: Externs + ?Sized>(
             continue;
         }
         let value = match wanted.name {
-            b"LINUX_KERNEL_VERSION" => match kernel.version().0 {
-                0 => return Err(KconfigError::NoVersion { index }),
-                version => u64::from(version),
+            b"LINUX_KERNEL_VERSION" => match kernel.version() {
+                Ok(KernelVersion(0)) => return Err(KconfigError::NoVersion { index }),
+                version => version.map(|version| u64::from(version.0)).map_err(Unknown::Version),
             },
-            b"LINUX_HAS_BPF_COOKIE" => u64::from(kernel.has_bpf_cookie()),
-            b"LINUX_HAS_SYSCALL_WRAPPER" => u64::from(kernel.has_syscall_wrapper()),
+            b"LINUX_HAS_BPF_COOKIE" => kernel.has_bpf_cookie().map(u64::from).map_err(Unknown::Cookie),
+            b"LINUX_HAS_SYSCALL_WRAPPER" => kernel.has_syscall_wrapper().map(u64::from).map_err(Unknown::Wrapper),
             // A later loader may know it.
-            name if name.starts_with(b"LINUX_") && wanted.is_weak => 0,
+            name if name.starts_with(b"LINUX_") && wanted.is_weak => Ok(0),
             _ => return Err(KconfigError::UnknownName { index }),
+        };
+        let value = match value {
+            Ok(value) => value,
+            Err(_) if wanted.is_weak => 0,
+            Err(reason) => return Err(KconfigError::Unknown { index, reason }),
         };
         let ty = wanted.ty;
         value::write_number(ty, value, externs.value(index)).map_err(|error| KconfigError::Value { index, error })?;
@@ -247,7 +286,7 @@ fn fill_from<E: Externs + ?Sized>(
         return Ok(());
     }
     let mut failed = None;
-    let file = text(&mut |name, value| {
+    let read = text(&mut |name, value| {
         if left == 0 || failed.is_some() {
             return;
         }
@@ -265,8 +304,11 @@ fn fill_from<E: Externs + ?Sized>(
             done.set(index);
             left -= 1;
         }
-    })
-    .map_err(KconfigError::Text)?;
+    });
+    let file = match read {
+        Err(error @ TextError::Open { .. }) => Err(Unknown::Config(error)),
+        read => Ok(read.map_err(KconfigError::Text)?),
+    };
     if let Some(error) = failed {
         return Err(error);
     }
@@ -276,8 +318,9 @@ fn fill_from<E: Externs + ?Sized>(
     });
     match (unset, file) {
         (None, _) => Ok(()),
-        (Some(index), None) => Err(KconfigError::NoConfig { index }),
-        (Some(index), Some(_)) => Err(KconfigError::Missing { index }),
+        (Some(index), Err(reason)) => Err(KconfigError::Unknown { index, reason }),
+        (Some(index), Ok(None)) => Err(KconfigError::NoConfig { index }),
+        (Some(index), Ok(Some(_))) => Err(KconfigError::Missing { index }),
     }
 }
 

@@ -268,7 +268,7 @@ impl<'p, 'a> Collection<'p, 'a> {
             specs: specs.map(|(fd, _)| fd),
             spec_type,
             used: &self.usdt_specs,
-            has_cookies: || Features::new(Memlock::RaiseIfRefused).get(Feature::BpfCookie).is_present(),
+            has_cookies: || Features::new(Memlock::RaiseIfRefused).get(Feature::BpfCookie).known(),
             addresses: find(links::usdt::ADDRESSES).map(|(fd, _)| fd),
         }
     }

@@ -8,6 +8,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::files;
+use crate::sys::Errno;
 
 /// A version as LINUX_VERSION_CODE has it: major << 16, minor << 8, patch at most 255.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,11 +28,25 @@ impl KernelVersion {
         static VERSION: AtomicU32 = AtomicU32::new(u32::MAX);
         match VERSION.load(Ordering::Relaxed) {
             u32::MAX => {
-                let version = find();
+                let version = KernelVersion::find().unwrap_or_else(|_| find(None));
                 VERSION.store(version.0, Ordering::Relaxed);
                 version
             }
             code => KernelVersion(code),
+        }
+    }
+
+    /// The running kernel's to the last number; 0.0.0 where nothing tells. Of an Ubuntu kernel that does not show its
+    /// signature, [`KernelVersion::running`] has the first two numbers right, which is what features go by.
+    ///
+    /// # Errors
+    /// That of opening or reading /proc/version_signature where it is there.
+    pub fn find() -> Result<KernelVersion, Errno> {
+        let mut buffer = [0; 256];
+        match files::read_file(c"/proc/version_signature", &mut buffer) {
+            Ok(signature) => Ok(find(Some(signature))),
+            Err(Errno::ENOENT) => Ok(find(None)),
+            Err(errno) => Err(errno),
         }
     }
 
@@ -60,9 +75,7 @@ impl fmt::Display for KernelVersion {
     }
 }
 
-fn find() -> KernelVersion {
-    let mut buffer = [0; 256];
-    let signature = files::read_file(c"/proc/version_signature", &mut buffer).ok();
+fn find(signature: Option<&[u8]>) -> KernelVersion {
     let uname = rustix::system::uname();
     from_texts(signature, uname.version().to_bytes(), uname.release().to_bytes())
 }

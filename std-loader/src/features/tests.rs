@@ -46,11 +46,17 @@ fn case_34_a_refusal_is_not_an_old_kernel() {
 
 #[test]
 fn case_34_lockdown_hides_helpers() {
-    let locked = || lockdown::Mode::Confidentiality;
-    let open = || lockdown::Mode::Integrity;
-    assert_eq!(verdict(Errno::EINVAL, locked), Support::Refused(Errno::EINVAL));
-    assert_eq!(verdict(Errno::EINVAL, open), Support::Missing);
-    assert_eq!(verdict(Errno::EPERM, open), Support::Refused(Errno::EPERM));
+    let locked = || Ok(lockdown::Mode::Confidentiality);
+    let open = || Ok(lockdown::Mode::Integrity);
+    let hidden = || Err(Errno::EACCES);
+    let helper = Feature::ProbeReadKernel;
+    assert_eq!(verdict(helper, Errno::EINVAL, locked), Support::Refused(Errno::EINVAL));
+    assert_eq!(verdict(helper, Errno::ENOSYS, locked), Support::Missing);
+    assert_eq!(verdict(helper, Errno::EINVAL, open), Support::Missing);
+    assert_eq!(verdict(helper, Errno::EPERM, open), Support::Refused(Errno::EPERM));
+    // Where nobody may know the mode, it may be this one.
+    assert_eq!(verdict(helper, Errno::EINVAL, hidden), Support::Refused(Errno::EINVAL));
+    assert_eq!(verdict(Feature::BtfFunc, Errno::EINVAL, hidden), Support::Missing);
 }
 
 #[test]

@@ -89,19 +89,20 @@ fn case_27_strings() {
     }
 }
 
-struct Fake;
+/// What it says of everything: an answer, or that it cannot be asked.
+struct Fake(bool);
 
 impl Virtual for Fake {
-    fn version(&self) -> KernelVersion {
-        KernelVersion::new(6, 1, 7)
+    fn version(&self) -> Result<KernelVersion, Errno> {
+        if self.0 { Ok(KernelVersion::new(6, 1, 7)) } else { Err(Errno::EACCES) }
     }
 
-    fn has_bpf_cookie(&self) -> bool {
-        true
+    fn has_bpf_cookie(&self) -> Result<bool, Errno> {
+        if self.0 { Ok(true) } else { Err(Errno::EPERM) }
     }
 
-    fn has_syscall_wrapper(&self) -> bool {
-        false
+    fn has_syscall_wrapper(&self) -> Result<bool, KallsymsError> {
+        if self.0 { Ok(false) } else { Err(KallsymsError::Empty) }
     }
 }
 
@@ -126,7 +127,7 @@ fn fill_one(name: &[u8], ty: Option<KconfigType>, is_weak: bool, source: Box<Sou
     };
     let wanted = Wanted { name, ty, is_weak };
     let mut list = [(wanted, &mut value[..len])];
-    fill_from(&mut list[..], &Fake, source)?;
+    fill_from(&mut list[..], &Fake(true), source)?;
     value[len..].fill(0);
     Ok(u32::from_ne_bytes(value))
 }
@@ -142,7 +143,7 @@ fn case_27_made_up_externs_need_no_file() {
         (wanted(b"LINUX_HAS_SYSCALL_WRAPPER", false), &mut wrapper[..]),
         (wanted(b"LINUX_HAS_WHAT_COMES", true), &mut later[..]),
     ];
-    fill_from(&mut list[..], &Fake, |_| panic!("no file is needed")).unwrap();
+    fill_from(&mut list[..], &Fake(true), |_| panic!("no file is needed")).unwrap();
     assert_eq!(values.map(u32::from_ne_bytes), [(6 << 16) + (1 << 8) + 7, 1, 0, 0]);
     assert_eq!(
         fill_one(b"LINUX_HAS_WHAT_COMES", SIGNED, false, Box::new(no_file)),
@@ -207,7 +208,7 @@ fn collect(
 fn plain_and_compressed_text_are_the_same() {
     let (text, want) = long_config();
     let plain = collect(|each| {
-        text::plain(file(&text), each).unwrap();
+        assert!(text::plain(&file(&text), each).unwrap());
         Ok(())
     });
     assert!(plain.unwrap() == want);
@@ -217,11 +218,46 @@ fn plain_and_compressed_text_are_the_same() {
     for head in [with_all, b"\x1f\x8b\x08\0\0\0\0\0\0\x03"] {
         let mut gzip = [head, &deflated].concat();
         gzip.extend([0; 8]);
-        assert!(collect(|each| text::gzip(file(&gzip), each)).unwrap() == want);
-        for len in [0, 1, 5, head.len(), gzip.len() / 2, gzip.len() - 9] {
-            let cut = collect(|each| text::gzip(file(&gzip[..len]), each));
+        assert!(collect(|each| text::gzip(&file(&gzip), each).map(|any| assert!(any))).unwrap() == want);
+        for len in [1, 5, head.len(), gzip.len() / 2, gzip.len() - 9] {
+            let cut = collect(|each| text::gzip(&file(&gzip[..len]), each).map(drop));
             assert_eq!(cut.err(), Some(TextError::Gzip), "cut at {len}");
         }
     }
-    assert_eq!(collect(|each| text::gzip(file(&text), each)).err(), Some(TextError::Gzip));
+    assert_eq!(collect(|each| text::gzip(&file(&text), each).map(drop)).err(), Some(TextError::Gzip));
+}
+
+#[test]
+fn an_empty_file_is_none() {
+    let nothing = |name: &[u8], value: &[u8]| panic!("{name:?} {value:?}");
+    assert_eq!(text::gzip(&file(b""), &mut { nothing }), Ok(false));
+    assert_eq!(text::plain(&file(b""), &mut { nothing }), Ok(false));
+}
+
+#[test]
+fn what_cannot_be_asked_is_neither_yes_nor_no() {
+    let unknown = |reason| Err(KconfigError::Unknown { index: 0, reason });
+    for (name, reason) in [
+        (&b"LINUX_KERNEL_VERSION"[..], Unknown::Version(Errno::EACCES)),
+        (b"LINUX_HAS_BPF_COOKIE", Unknown::Cookie(Errno::EPERM)),
+        (b"LINUX_HAS_SYSCALL_WRAPPER", Unknown::Wrapper(KallsymsError::Empty)),
+    ] {
+        let fill = |is_weak| {
+            let mut value = [0xaa; 4];
+            let filled = {
+                let mut list = [(Wanted { name, ty: UNSIGNED, is_weak }, &mut value[..])];
+                fill_from(&mut list[..], &Fake(false), |_| panic!("no file is needed"))
+            };
+            filled.map(|()| u32::from_ne_bytes(value))
+        };
+        assert_eq!(fill(false), unknown(reason));
+        assert_eq!(fill(true), Ok(0));
+    }
+    let closed = TextError::Open { file: ConfigFile::Proc, errno: Errno::EACCES };
+    let get = |is_weak| fill_one(b"CONFIG_HZ", SIGNED, is_weak, Box::new(move |_| Err(closed)));
+    assert_eq!(get(false), unknown(Unknown::Config(closed)));
+    assert_eq!(get(true), Ok(0));
+    // What is read in part says nothing of the rest.
+    let damaged = fill_one(b"CONFIG_HZ", SIGNED, true, Box::new(|_| Err(TextError::Gzip)));
+    assert_eq!(damaged, Err(KconfigError::Text(TextError::Gzip)));
 }

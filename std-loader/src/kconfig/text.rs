@@ -26,7 +26,14 @@ pub enum ConfigFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TextError {
-    /// The file cannot be opened or read.
+    /// The file is there and cannot be opened: nothing is known of the configuration.
+    Open {
+        /// Which.
+        file: ConfigFile,
+        /// How.
+        errno: Errno,
+    },
+    /// The file cannot be read to its end.
     Read {
         /// Which.
         file: ConfigFile,
@@ -42,7 +49,7 @@ pub enum TextError {
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TextError::Read { file, errno } => {
+            TextError::Open { file, errno } | TextError::Read { file, errno } => {
                 let file = match file {
                     ConfigFile::Proc => "/proc/config.gz",
                     ConfigFile::Boot => "the kernel configuration in /boot",
@@ -58,29 +65,31 @@ impl fmt::Display for TextError {
 impl core::error::Error for TextError {}
 
 /// Calls `each` with the name and the value of each line `CONFIG_NAME=value` of the running kernel's configuration. The value
-/// is as written: `y`, `m`, a number, or a string in its quotes. The result is the file, `None` where there is none.
+/// is as written: `y`, `m`, a number, or a string in its quotes. The result is the file, `None` where there is none, or an
+/// empty one: what masks a file in a container is /dev/null.
 ///
 /// # Errors
 /// [`TextError`] for a file that is there and of no use.
 pub fn each(each: &mut dyn FnMut(&[u8], &[u8])) -> Result<Option<ConfigFile>, TextError> {
+    let unknown = |file| move |errno| TextError::Open { file, errno };
     let read = |file| move |errno| TextError::Read { file, errno };
-    match files::open(c"/proc/config.gz", OFlags::RDONLY) {
-        Ok(fd) => {
-            gzip(fd, each)?;
-            return Ok(Some(ConfigFile::Proc));
-        }
-        Err(Errno::ENOENT) => {}
-        Err(errno) => return Err(read(ConfigFile::Proc)(errno)),
-    }
+    let masked = match files::open(c"/proc/config.gz", OFlags::RDONLY) {
+        Ok(fd) => match gzip(&fd, each)? {
+            true => return Ok(Some(ConfigFile::Proc)),
+            false => None,
+        },
+        Err(Errno::ENOENT) => None,
+        // The other file may do.
+        Err(errno) => Some(unknown(ConfigFile::Proc)(errno)),
+    };
     let uname = rustix::system::uname();
     let release = uname.release().to_str().unwrap_or_default();
-    let path = CPath::format(format_args!("/boot/config-{release}")).map_err(read(ConfigFile::Boot))?;
+    let path = CPath::format(format_args!("/boot/config-{release}")).map_err(unknown(ConfigFile::Boot))?;
     match files::open(path.as_c_str(), OFlags::RDONLY) {
-        Ok(fd) => plain(fd, each).map_err(read(ConfigFile::Boot))?,
-        Err(Errno::ENOENT) => return Ok(None),
-        Err(errno) => return Err(read(ConfigFile::Boot)(errno)),
+        Ok(fd) if plain(&fd, each).map_err(read(ConfigFile::Boot))? => Ok(Some(ConfigFile::Boot)),
+        Ok(_) | Err(Errno::ENOENT) => masked.map_or(Ok(None), Err),
+        Err(errno) => Err(masked.unwrap_or(unknown(ConfigFile::Boot)(errno))),
     }
-    Ok(Some(ConfigFile::Boot))
 }
 
 /// A line's name and value, if it has them: `# CONFIG_X is not set` does not.
@@ -109,33 +118,36 @@ fn end(lines: &mut Lines, each: &mut dyn FnMut(&[u8], &[u8])) {
     push(lines, b"\n", each);
 }
 
-pub(super) fn plain(fd: OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Errno> {
+/// Whether there was anything to read.
+pub(super) fn plain(fd: &OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool, Errno> {
     let mut buffer = [0; 4096];
     let mut lines = Lines::new();
+    let mut any = false;
     loop {
-        match files::read_full(&fd, &mut buffer)? {
+        match files::read_full(fd, &mut buffer)? {
             0 => break,
             len => push(&mut lines, &buffer[..len], each),
         }
+        any = true;
     }
     end(&mut lines, each);
-    Ok(())
+    Ok(any)
 }
 
 /// A file read in pieces, of which one byte at a time can be taken.
-struct Input {
-    fd: OwnedFd,
+struct Input<'f> {
+    fd: &'f OwnedFd,
     buffer: [u8; 4096],
     at: usize,
     len: usize,
 }
 
-impl Input {
+impl Input<'_> {
     /// What is left of the piece, the next piece where nothing is; empty at the end.
     fn piece(&mut self) -> Result<&[u8], TextError> {
         if self.at == self.len {
             self.at = 0;
-            self.len = files::read_full(&self.fd, &mut self.buffer)
+            self.len = files::read_full(self.fd, &mut self.buffer)
                 .map_err(|errno| TextError::Read { file: ConfigFile::Proc, errno })?;
         }
         Ok(&self.buffer[self.at..self.len])
@@ -178,9 +190,12 @@ impl Input {
 }
 
 /// Inflates through a window of 32 KiB, which is all that deflate ever looks back. The checksum at the end is not compared:
-/// the kernel made the file for this read.
-pub(super) fn gzip(fd: OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), TextError> {
+/// the kernel made the file for this read. The result is false for an empty file.
+pub(super) fn gzip(fd: &OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool, TextError> {
     let mut input = Input { fd, buffer: [0; 4096], at: 0, len: 0 };
+    if input.piece()?.is_empty() {
+        return Ok(false);
+    }
     input.skip_header()?;
     let mut window = AnonMap::new(TINFL_LZ_DICT_SIZE).map_err(TextError::Memory)?;
     let mut inflate = DecompressorOxide::new();
@@ -200,5 +215,5 @@ pub(super) fn gzip(fd: OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<()
         }
     }
     end(&mut lines, each);
-    Ok(())
+    Ok(true)
 }

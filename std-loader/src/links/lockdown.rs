@@ -2,6 +2,7 @@
 //! programs is refused with EPERM, by some paths with EINVAL.
 
 use crate::files;
+use crate::sys::Errno;
 
 /// What the kernel is locked down to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +18,17 @@ pub enum Mode {
 /// The running kernel's mode, from /sys/kernel/security/lockdown (nobody sees it where securityfs is not mounted).
 #[must_use]
 pub fn mode() -> Mode {
+    known().unwrap_or(Mode::None)
+}
+
+/// The same, or why it is not known: the file is there and cannot be read.
+pub(crate) fn known() -> Result<Mode, Errno> {
     let mut buffer = [0; 64];
-    files::read_file(c"/sys/kernel/security/lockdown", &mut buffer).map_or(Mode::None, parse)
+    match files::read_file(c"/sys/kernel/security/lockdown", &mut buffer) {
+        Ok(text) => Ok(parse(text)),
+        Err(Errno::ENOENT) => Ok(Mode::None),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// `none [integrity] confidentiality`: the word in brackets.

@@ -205,7 +205,7 @@ pub(crate) struct Support<'c> {
     /// How many of its elements are in use.
     pub(crate) used: &'c Mutex<u32>,
     /// Whether the kernel has attach cookies.
-    pub(crate) has_cookies: fn() -> bool,
+    pub(crate) has_cookies: fn() -> Result<bool, crate::sys::Errno>,
     /// Map [`ADDRESSES`].
     pub(crate) addresses: Option<BorrowedFd<'c>>,
 }
@@ -228,7 +228,7 @@ pub(crate) fn attach(program: BorrowedFd<'_>, usdt: &Usdt<'_>, support: &Support
         result => return result,
     }
     // As the program is told by LINUX_HAS_BPF_COOKIE.
-    if (support.has_cookies)() || support.specs.is_none() {
+    if support.specs.is_none() || (support.has_cookies)().map_err(super::call("BPF_PROG_LOAD"))? {
         return sites.attach(program, usdt.path, usdt.pid, None);
     }
     let addresses = support.addresses.ok_or(UsdtError::NoAddressMap)?;

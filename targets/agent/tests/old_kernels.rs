@@ -1,4 +1,5 @@
-//! What kernels older than any that boots in CI are given, through the command and under a fake kernel.
+//! What kernels older than any that boots in CI are given, and those that do not tell something, through the command and
+//! under a fake kernel.
 #![cfg(target_endian = "little")]
 
 mod common;
@@ -168,4 +169,50 @@ fn btf_is_rewritten_for_what_the_version_knows() {
         }
     }
     assert!(loaded >= 21, "{loaded}");
+}
+
+#[test]
+fn configuration_that_is_hidden_is_none() {
+    if !can_try() {
+        return;
+    }
+    let [weak, strong] = ["weak", "strong"].map(|name| fixture(&format!("obj_kconfig_{name}-el.o")));
+    let no_boot = |kernel: FakeKernel| kernel.file_error("/boot/", libc::ENOENT);
+    // /dev/null over it, as containers mask files; not there; for others.
+    let masked = no_boot(FakeKernel::new(6, 18).file("/proc/config.gz", ""));
+    let missing = no_boot(FakeKernel::new(6, 18).file_error("/proc/config.gz", libc::ENOENT));
+    let closed = no_boot(FakeKernel::new(6, 18).file_error("/proc/config.gz", libc::EACCES));
+    for (kernel, said) in
+        [(masked, "neither /proc/config.gz nor"), (missing, "neither /proc/config.gz nor"), (closed, "access denied")]
+    {
+        let (run, _) = load(&kernel, &[&weak]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let (run, _) = load(&kernel, &[&strong]);
+        assert_eq!(run.code, 1, "{}", run.stdout);
+        assert!(run.stderr.contains(said) && run.stderr.contains("CONFIG_HZ"), "{}", run.stderr);
+    }
+    // The other file does where this one is masked.
+    let boot = FakeKernel::new(6, 18).file("/proc/config.gz", "").file("/boot/config-6.18.0", "CONFIG_HZ=250\n");
+    assert_eq!(load(&boot, &[&strong]).0.code, 0);
+}
+
+#[test]
+fn names_of_functions_that_are_hidden_say_nothing() {
+    if !can_try() {
+        return;
+    }
+    let [weak, wrapper] = ["weak", "wrapper"].map(|name| fixture(&format!("obj_kconfig_{name}-el.o")));
+    for kernel in [
+        FakeKernel::new(6, 18).file("/proc/kallsyms", ""),
+        FakeKernel::new(6, 18).file_error("/proc/kallsyms", libc::EACCES),
+        FakeKernel::new(6, 18).file_error("/proc/kallsyms", libc::ENOENT),
+    ] {
+        assert_eq!(load(&kernel, &[&weak]).0.code, 0);
+        let (run, _) = load(&kernel, &[&wrapper]);
+        assert_eq!(run.code, 1, "{}", run.stdout);
+        assert!(run.stderr.contains("/proc/kallsyms") && run.stderr.contains("SYSCALL_WRAPPER"), "{}", run.stderr);
+    }
+    for names in ["ffffffff81000000 T __x64_sys_bpf\n", "ffffffff81000000 T sys_bpf\n"] {
+        assert_eq!(load(&FakeKernel::new(6, 18).file("/proc/kallsyms", names), &[&wrapper]).0.code, 0);
+    }
 }
