@@ -98,6 +98,26 @@ pub(super) const FIELDS_END: &[(u32, Growth)] = &[
     (28, &[(v(5, 7), 16), (v(5, 9), 28), (v(5, 18), 48), (v(6, 6), u32::MAX)]),
 ];
 
+/// `sizeof(struct bpf_map_info)`.
+pub(super) const MAP_INFO: Growth =
+    &[(v(4, 13), 24), (v(4, 15), 40), (v(4, 16), 64), (v(4, 18), 80), (v(5, 16), 88), (v(6, 18), u32::MAX)];
+
+/// `sizeof(struct bpf_prog_info)`.
+pub(super) const PROG_INFO: Growth = &[
+    (v(4, 13), 40),
+    (v(4, 15), 80),
+    (v(4, 16), 104),
+    (v(4, 18), 128),
+    (v(5, 0), 192),
+    (v(5, 1), 208),
+    (v(5, 12), 216),
+    (v(5, 16), 224),
+    (v(6, 0), u32::MAX),
+];
+
+/// `sizeof(struct bpf_btf_info)`: names since 5.11.
+pub(super) const BTF_INFO: Growth = &[(v(4, 18), 16), (v(5, 11), u32::MAX)];
+
 /// `enum bpf_prog_type`.
 pub(super) const PROG_TYPES: Growth = &[
     (v(3, 19), 2),

@@ -126,13 +126,34 @@ pub(super) fn judge(version: Version, pid: u32, call: &BpfCall) -> Result<(), Re
             })
         }
         OBJ_GET_INFO_BY_FD => {
-            let fd = std::fs::read_link(format!("/proc/{pid}/fd/{}", call.word(0))).unwrap_or_default();
-            let is_btf = fd.to_string_lossy().contains("btf");
+            let size = info_len(version, pid, call.word(0)) as usize;
             let info = read_memory(pid, call.long(8), call.word(4).min(4096) as usize);
-            let names = info.iter().skip(16).any(|byte| *byte != 0);
-            refuse(is_btf && version < age::BTF_NAMES && names, libc::E2BIG, || "a name in bpf_btf_info".into())
+            let beyond = info.iter().skip(size).any(|byte| *byte != 0);
+            refuse(beyond, libc::E2BIG, || format!("something beyond the {size} bytes of information"))
         }
         _ => Ok(()),
+    }
+}
+
+/// The size of the struct that the version tells of what the descriptor is.
+fn info_len(version: Version, pid: u32, fd: u32) -> u32 {
+    let link = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();
+    let growth = match link.to_str() {
+        Some("anon_inode:bpf-map") => age::MAP_INFO,
+        Some("anon_inode:bpf-prog") => age::PROG_INFO,
+        Some("anon_inode:btf") => age::BTF_INFO,
+        _ => return u32::MAX,
+    };
+    age::at(growth, version)
+}
+
+/// Has the real kernel tell no more than the version would: it is asked for that much.
+pub(super) fn cut(version: Version, pid: u32, address: u64, call: &BpfCall) {
+    const LEN: usize = 4;
+    let len = info_len(version, pid, call.word(0));
+    if call.cmd == OBJ_GET_INFO_BY_FD && len < call.word(LEN) {
+        // A block that cannot be written to is one that the kernel cannot answer in either.
+        let _ = sys::write(pid, address + LEN as u64, &len.to_ne_bytes());
     }
 }
 

@@ -5,8 +5,8 @@
 //! (`age`); what it would refuse is refused as it would, with a line in the log buffer, and all else is passed on to the
 //! real kernel, which then sees only what the old one takes.
 //!
-//! Not answered as the old one would: results of calls that it takes, such as shorter structs of information, limits of its
-//! verifier other than those in the tables, and RLIMIT_MEMLOCK.
+//! Not answered as the old one would: results of calls that it takes, but for the length of structs of information; limits
+//! of its verifier other than those in the tables; and RLIMIT_MEMLOCK.
 
 mod age;
 mod bpf;
@@ -309,6 +309,9 @@ impl FakeKernel {
             bpf::write_log(notification.pid, &call, why);
             *errno
         });
+        if errno.is_none() {
+            bpf::cut(self.version, notification.pid, notification.args[1], &call);
+        }
         log.bpf.push(call);
         errno
     }

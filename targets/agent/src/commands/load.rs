@@ -5,6 +5,7 @@ use corelo_core::object::section_name::ProgType;
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::maps::{MapTypeName, map_info};
 use corelo_loader::programs::{prog_info, prog_map_ids};
+use corelo_loader::sys::Errno;
 use serde_json::{Value, json};
 
 use crate::args::Options;
@@ -76,7 +77,7 @@ fn show(
             program["insns"],
             program["jited_bytes"],
             word(&program["tag"]),
-            program["map_ids"],
+            if program["map_ids"].is_null() { "not told".to_owned() } else { program["map_ids"].to_string() },
         ))?;
     }
     for map in &maps {
@@ -124,8 +125,12 @@ fn programs(collection: &Collection<'_, '_>) -> Result<Vec<Value>, Failure> {
         let failure = |errno| Failure::Job(format!("program {name}: the kernel does not describe it: {errno}"));
         let info = prog_info(fd).map_err(failure)?;
         let mut ids = [0; MAX_MAPS];
-        let count = prog_map_ids(fd, &mut ids).map_err(failure)?;
-        let ids = ids.get(..count as usize).unwrap_or(&ids);
+        let ids = match prog_map_ids(fd, &mut ids) {
+            Ok(count) => Some(ids.get(..count as usize).unwrap_or(&ids)),
+            // Before Linux 4.15 nobody is told.
+            Err(Errno::E2BIG) => None,
+            Err(errno) => return Err(failure(errno)),
+        };
         list.push(json!({
             "name": name,
             "section": text(prepared.section_name(function)),
