@@ -69,6 +69,8 @@ pub enum KernelBtfError {
     /// Neither sysfs nor any of the places for kernel images has BTF: the kernel was built without
     /// CONFIG_DEBUG_INFO_BTF.
     Missing,
+    /// There is no sysfs on /sys, where the kernel shows its BTF, and no image of this release on disk.
+    NoSysfs,
     /// The file cannot be opened.
     Open(Errno),
     /// The file cannot be read.
@@ -90,6 +92,9 @@ impl fmt::Display for KernelBtfError {
         match self {
             KernelBtfError::Missing => f.write_str(
                 "this kernel has no BTF (/sys/kernel/btf/vmlinux is missing: built without CONFIG_DEBUG_INFO_BTF)",
+            ),
+            KernelBtfError::NoSysfs => f.write_str(
+                "nothing is known of this kernel's BTF (there is no /sys/kernel: mount -t sysfs sysfs /sys)",
             ),
             KernelBtfError::Open(errno) => write!(f, "cannot open the kernel's BTF: {errno}"),
             KernelBtfError::Read(errno) => write!(f, "cannot read the kernel's BTF: {errno}"),
@@ -151,7 +156,12 @@ fn from_images<T>(open: impl Fn(&CStr) -> Result<T, KernelBtfError>) -> Result<T
             return Ok(found);
         }
     }
-    Err(KernelBtfError::Missing)
+    // Nothing is missing where nothing is shown.
+    match files::exists(c"/sys/kernel") {
+        Ok(true) => Err(KernelBtfError::Missing),
+        Ok(false) => Err(KernelBtfError::NoSysfs),
+        Err(errno) => Err(KernelBtfError::Open(errno)),
+    }
 }
 
 /// Where a loaded module's BTF is.
@@ -173,7 +183,7 @@ impl KernelBtf {
     /// The running kernel's BTF: sysfs, else an image of this release on disk.
     ///
     /// # Errors
-    /// [`KernelBtfError::Missing`] where no place has it; otherwise what went wrong with the first that does.
+    /// [`KernelBtfError::Missing`] or [`KernelBtfError::NoSysfs`] where no place has it; otherwise what went wrong with the first that does.
     pub fn open() -> Result<KernelBtf, KernelBtfError> {
         match KernelBtf::from_sysfs(VMLINUX) {
             Err(KernelBtfError::Open(Errno::ENOENT)) => from_images(KernelBtf::from_c_path),
@@ -350,7 +360,7 @@ impl StreamedBtf {
     /// That of the running kernel: sysfs, else an image of this release on disk.
     ///
     /// # Errors
-    /// [`KernelBtfError::Missing`], [`KernelBtfError::Open`]
+    /// [`KernelBtfError::Missing`], [`KernelBtfError::NoSysfs`], [`KernelBtfError::Open`]
     pub fn open() -> Result<StreamedBtf, KernelBtfError> {
         match files::open(VMLINUX, OFlags::RDONLY) {
             Err(Errno::ENOENT) => from_images(StreamedBtf::from_c_path),

@@ -123,6 +123,11 @@ pub fn kernel_name(name: &[u8]) -> [u8; 16] {
     out
 }
 
+/// Whether the size of a map of this type, or of its values here, may depend on the number of possible CPUs.
+pub(crate) fn counts_cpus(map_type: u32) -> bool {
+    map_type == map_type::PERF_EVENT_ARRAY || bpf::is_per_cpu(map_type)
+}
+
 /// The entries that the kernel is asked for: a perf event array of 0 has the possible CPUs; a ring buffer's bytes are
 /// rounded up to whole pages and a power of two.
 ///

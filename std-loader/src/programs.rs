@@ -9,8 +9,7 @@ use core::fmt;
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::fs::{Access, access};
-
+use crate::files;
 use crate::maps::kernel_name;
 use crate::memlock::{Memlock, raised_after};
 pub use crate::sys::bpf::{
@@ -297,10 +296,12 @@ fn explained(failure: LoadFailure, spec: &ProgramSpec<'_>, has_jit: impl Fn() ->
     LoadFailure { no_jit, ..failure }
 }
 
-/// The switch is there on every kernel with a JIT; where there is no /proc, nothing is known.
+/// The switch is there on every kernel with a JIT. Where there is no /proc, or it is closed, nothing is known, and so
+/// nothing said of a JIT.
 fn has_jit() -> bool {
-    let exists = |path: &CStr| access(path, Access::EXISTS).is_ok();
-    exists(c"/proc/sys/net/core/bpf_jit_enable") || !exists(c"/proc/sys/net/core")
+    let missing = |path: &CStr| files::exists(path) == Ok(false);
+    let there = |path: &CStr| files::exists(path) == Ok(true);
+    !(missing(c"/proc/sys/net/core/bpf_jit_enable") && there(c"/proc/sys/net/core"))
 }
 
 /// Loads a BTF blob.

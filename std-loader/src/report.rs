@@ -358,6 +358,10 @@ impl fmt::Display for LoadReport<'_, '_> {
                 write!(f, "the kernel refuses to create it: {errno}")?;
                 write_privileges(f, errno)
             }
+            LoadError::Cpus { map, errno } => {
+                self.write_map(f, map)?;
+                write!(f, "how many CPUs there may be: /sys/devices/system/cpu/possible: {errno}")
+            }
             LoadError::Pin { map, error } => {
                 self.write_map(f, map)?;
                 let name = self.prepared.maps().get(map).map_or(&[][..], |map| self.prepared.map_name(map));

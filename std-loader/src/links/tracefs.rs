@@ -4,7 +4,7 @@ use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{Access, OFlags, access};
+use rustix::fs::OFlags;
 
 use super::LinkError;
 use crate::files::{self, CPath};
@@ -13,14 +13,20 @@ use crate::sys::Errno;
 /// Where it may be mounted: on its own, or in debugfs before Linux 4.1 and by habit.
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
+/// The first that can be entered, with the effective ids. One that is there and closed to us is not taken for none.
 fn mount() -> Result<&'static str, LinkError> {
-    MOUNTS
-        .into_iter()
-        .find(|mount| {
-            CPath::format(format_args!("{mount}/events"))
-                .is_ok_and(|path| access(path.as_c_str(), Access::EXISTS).is_ok())
-        })
-        .ok_or(LinkError::NoTracefs)
+    let mut closed = LinkError::NoTracefs;
+    for mount in MOUNTS {
+        let path = CPath::format(format_args!("{mount}/events")).map_err(|_| LinkError::NoTracefs)?;
+        match files::exists(path.as_c_str()) {
+            Ok(true) => return Ok(mount),
+            Ok(false) => {}
+            // That of the first is said: the other is in debugfs, which is closed more often.
+            Err(errno) if closed == LinkError::NoTracefs => closed = LinkError::File { file: mount, errno },
+            Err(_) => {}
+        }
+    }
+    Err(closed)
 }
 
 /// Opens a file of the mount's own directory for reading.
@@ -66,6 +72,10 @@ impl File {
         let mount = mount()?;
         CPath::format(format_args!("{mount}/{}", self.name())).map_err(|_| LinkError::NoTracefs)
     }
+
+    fn exists(self) -> Result<bool, LinkError> {
+        files::exists(self.path()?.as_c_str()).map_err(|errno| LinkError::File { file: self.name(), errno })
+    }
 }
 
 /// A probe made by writing a line; removed on drop.
@@ -92,21 +102,18 @@ impl Probe {
         if line.bytes().filter(|byte| *byte == b'\n').count() != 1 {
             return Err(LinkError::BadName);
         }
-        files::append_line(file.path()?.as_c_str(), line.as_bytes()).map_err(|errno| match errno {
-            Errno::ENOENT if !exists(file) => LinkError::NoProbes,
-            errno => LinkError::File { file: file.name(), errno },
-        })?;
-        Ok(Probe { file, name })
+        match files::append_line(file.path()?.as_c_str(), line.as_bytes()) {
+            Ok(()) => Ok(Probe { file, name }),
+            // Else the file is there, and ENOENT is of what the line names.
+            Err(Errno::ENOENT) if !file.exists()? => Err(LinkError::NoProbes),
+            Err(errno) => Err(LinkError::File { file: file.name(), errno }),
+        }
     }
 
     /// The event's number.
     pub(super) fn id(&self) -> Result<u64, LinkError> {
         event_id(GROUP, &self.name)
     }
-}
-
-fn exists(file: File) -> bool {
-    file.path().is_ok_and(|path| access(path.as_c_str(), Access::EXISTS).is_ok())
 }
 
 impl Drop for Probe {
@@ -132,6 +139,25 @@ mod tests {
         for (group, name) in [("..", "x"), ("a/b", "x"), ("sched", ""), ("sched", "../..")] {
             assert_eq!(event_id(group, name), Err(LinkError::NoTracepoint));
         }
+    }
+
+    #[test]
+    fn a_closed_mount_is_not_a_missing_one() {
+        use corelo_tests::fake_kernel::{FakeKernel, require_fake_kernel};
+        if !require_fake_kernel("close tracefs") {
+            return;
+        }
+        let ask = |kernel: FakeKernel| kernel.with(|| event_id("sched", "sched_switch").map(drop)).0;
+        let (new, old) = ("/sys/kernel/tracing/", "/sys/kernel/debug/");
+        let closed = |file| Err(LinkError::File { file, errno: Errno::EACCES });
+        let kernel = || FakeKernel::new(6, 18);
+        assert_eq!(
+            ask(kernel().file_error(new, libc::ENOENT).file_error(old, libc::ENOENT)),
+            Err(LinkError::NoTracefs)
+        );
+        assert_eq!(ask(kernel().file_error(new, libc::EACCES).file_error(old, libc::ENOENT)), closed(MOUNTS[0]));
+        assert_eq!(ask(kernel().file_error(new, libc::EACCES).file_error(old, libc::EACCES)), closed(MOUNTS[0]));
+        assert_eq!(ask(kernel().file_error(new, libc::ENOENT).file_error(old, libc::EACCES)), closed(MOUNTS[1]));
     }
 
     #[test]

@@ -37,6 +37,13 @@ pub enum LoadError {
         /// Its answer.
         errno: Errno,
     },
+    /// How many CPUs there may be, which the size of a map depends on, cannot be read.
+    Cpus {
+        /// The map.
+        map: usize,
+        /// Why.
+        errno: Errno,
+    },
     /// A map could not be pinned, or the one that is pinned is another.
     Pin {
         /// The map.
@@ -155,6 +162,9 @@ impl fmt::Display for LoadError {
             Self::Prepare(error) => error.fmt(f),
             Self::Btf(error) => write!(f, "the object's BTF: {error}"),
             Self::BtfLoad { errno } => write!(f, "the kernel refuses the object's BTF: {errno}"),
+            Self::Cpus { map, errno } => {
+                write!(f, "map #{map}: how many CPUs there may be: /sys/devices/system/cpu/possible: {errno}")
+            }
             Self::MapCreate { map, errno } => write!(f, "map #{map}: the kernel refuses to create it: {errno}"),
             Self::Pin { map, error } => write!(f, "map #{map}: {error}"),
             Self::MapFill { map, errno } => write!(f, "map #{map}: its contents cannot be written: {errno}"),

@@ -14,6 +14,11 @@ use crate::maps::{self, MapSpec, map_type};
 impl<'a> Collection<'_, 'a> {
     pub(super) fn create_map(&mut self, number: usize, map: &Map, options: &LoadOptions<'_>) -> Result<(), LoadError> {
         let prepared = self.prepared;
+        // Read once, and then known: what creates maps can say nothing but what the kernel answers.
+        let inner_type = map.inner().and_then(|inner| prepared.maps().get(inner)).map(|map| map.map_type);
+        if [Some(map.map_type), inner_type].into_iter().flatten().any(maps::counts_cpus) {
+            crate::cpus::possible_count().map_err(|errno| LoadError::Cpus { map: number, errno })?;
+        }
         let inner = match map.inner().and_then(|inner| Some((inner, self.prepared.maps().get(inner)?))) {
             Some((inner, model)) => {
                 // As libbpf names it; what is longer the kernel's 15 bytes cut anyway.

@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{FileType, OFlags, fstat};
 
-use crate::files::CPath;
+use crate::files::{self, CPath};
 use crate::sys::{Errno, env};
 
 /// Where Debian's family keeps the libraries of this architecture; `None` for one that it does not have.
@@ -73,35 +73,44 @@ fn search(name: &[u8], list: Option<&[u8]>, is_library: bool) -> Result<FoundFil
     let given = list.unwrap_or_default().split(|byte| *byte == b':');
     let system: &[&str] = if is_library { &["/usr/lib64", "/usr/lib"] } else { &["/usr/bin", "/usr/sbin"] };
     let system = system.iter().map(|directory| directory.as_bytes());
-    let access = if is_library { Access::READ_OK } else { Access::READ_OK | Access::EXEC_OK };
+    // As execvp: what is there and closed to us is not said to be nowhere.
+    let mut nowhere = Errno::ENOENT;
+    let mut found = |parts: &[&[u8]]| match file_in(parts, is_library) {
+        Err(Errno::EACCES) => {
+            nowhere = Errno::EACCES;
+            Ok(None)
+        }
+        found => found,
+    };
     for directory in given.chain(system).filter(|directory| !directory.is_empty()) {
-        if let Some(file) = file_in(&[directory, b"/", name], access)? {
+        if let Some(file) = found(&[directory, b"/", name])? {
             return Ok(file);
         }
     }
     if let (true, Some(arch)) = (is_library, MULTIARCH) {
         for directory in ["/lib/", "/usr/lib/"] {
             let parts = [directory.as_bytes(), arch.as_bytes(), b"/", name];
-            if let Some(file) = file_in(&parts, access)? {
+            if let Some(file) = found(&parts)? {
                 return Ok(file);
             }
         }
     }
-    Err(Errno::ENOENT)
+    Err(nowhere)
 }
 
-fn file_in(parts: &[&[u8]], access: Access) -> Result<Option<FoundFile>, Errno> {
+/// `None` where there is no such file, or none that a program or library can be; EACCES where it may not be read.
+fn file_in(parts: &[&[u8]], is_library: bool) -> Result<Option<FoundFile>, Errno> {
     let path = CPath::join(parts)?;
-    // With the effective ids, as the open that follows.
-    match accessat(CWD, path.as_c_str(), access, AtFlags::EACCESS) {
-        Ok(()) if !is_directory(&path) => Ok(Some(FoundFile(path))),
-        _ => Ok(None),
-    }
-}
-
-fn is_directory(path: &CPath) -> bool {
-    rustix::fs::stat(path.as_c_str())
-        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory)
+    // Opened as it will be, with the effective ids; without waiting for whom a pipe may have at its other end.
+    let file = match files::open(path.as_c_str(), OFlags::RDONLY | OFlags::NONBLOCK) {
+        Ok(file) => file,
+        Err(Errno::EACCES) => return Err(Errno::EACCES),
+        Err(_) => return Ok(None),
+    };
+    let stat = fstat(&file)?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let runs = is_library || stat.st_mode & 0o111 != 0;
+    Ok((is_file && runs).then_some(FoundFile(path)))
 }
 
 #[cfg(test)]

@@ -216,3 +216,56 @@ fn names_of_functions_that_are_hidden_say_nothing() {
         assert_eq!(load(&FakeKernel::new(6, 18).file("/proc/kallsyms", names), &[&wrapper]).0.code, 0);
     }
 }
+
+#[test]
+fn cpus_that_cannot_be_counted_are_no_refusal_of_a_map() {
+    if !can_try() {
+        return;
+    }
+    const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+    // An array with a place for each CPU.
+    let object = fixture("obj_arg_ctx-el.o");
+    for kernel in [
+        FakeKernel::new(6, 18).file_error(POSSIBLE, libc::ENOENT),
+        FakeKernel::new(6, 18).file_error(POSSIBLE, libc::EACCES),
+        FakeKernel::new(6, 18).file(POSSIBLE, "none"),
+    ] {
+        let (run, log) = load(&kernel, &[&object]);
+        assert_eq!(run.code, 1, "{}", run.stdout);
+        assert!(run.stderr.contains(POSSIBLE) && run.stderr.contains("map events"), "{}", run.stderr);
+        assert!(!run.stderr.contains("refuses"), "{}", run.stderr);
+        assert_eq!(log.taken(MAP_CREATE).count(), 0);
+    }
+}
+
+#[test]
+fn a_missing_sysfs_is_not_a_kernel_without_btf() {
+    if !can_try() {
+        return;
+    }
+    let no_images = ["/boot/", "/lib/modules/", "/usr/lib/modules/", "/usr/lib/debug/"];
+    let bare = no_images.iter().fold(FakeKernel::new(6, 18), |kernel, path| kernel.file_error(path, libc::ENOENT));
+    let object = fixture("many_progs-el.o");
+    for (hidden, said, unsaid) in [
+        ("/sys/", "mount -t sysfs", "built without"),
+        ("/sys/kernel/btf/", "built without CONFIG_DEBUG_INFO_BTF", "mount -t"),
+    ] {
+        // A path that ends with a slash is what is below it.
+        let kernel = bare.clone().file_error(hidden, libc::ENOENT);
+        let (run, _) = load(&kernel, &[&object]);
+        assert_eq!(run.code, 1, "{}", run.stdout);
+        assert!(run.stderr.contains(said) && !run.stderr.contains(unsaid), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn signals_that_cannot_be_awaited_are_no_failing_output() {
+    if !can_try() {
+        return;
+    }
+    let kernel = FakeKernel::new(6, 18).answering(libc::SYS_socketpair, |_| Some(Err(libc::EMFILE)));
+    let (output, _) = kernel.run(Command::new(env!("CARGO_BIN_EXE_corelo")).args(["run", "--for", "0.1"]));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("cannot wait for SIGINT and SIGTERM") && !text.contains("cannot write"), "{text}");
+}

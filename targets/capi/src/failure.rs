@@ -46,7 +46,7 @@ pub(crate) unsafe fn string<'a>(text: *const c_char, what: &str) -> Result<&'a s
 /// The code and errno of a kernel BTF that cannot be had.
 pub(crate) fn btf_failure(error: KernelBtfError, words: String) -> LoaderFailure {
     let (code, os_error) = match error {
-        KernelBtfError::Missing => (Code::NeedsBtf, 0),
+        KernelBtfError::Missing | KernelBtfError::NoSysfs => (Code::NeedsBtf, 0),
         KernelBtfError::Open(errno) | KernelBtfError::Read(errno) | KernelBtfError::Memory(errno) => {
             (Code::System, errno.0)
         }
@@ -61,6 +61,7 @@ pub(crate) fn load_failure(error: LoadError, words: String) -> LoaderFailure {
         LoadError::ByteOrder => (Code::ByteOrder, 0, None),
         LoadError::Arena(full) => (Code::Memory, 0, Some(full)),
         LoadError::MapCreate { errno, .. }
+        | LoadError::Cpus { errno, .. }
         | LoadError::MapFill { errno, .. }
         | LoadError::BtfLoad { errno }
         | LoadError::ReplacedBtf { errno, .. } => (Code::System, errno.0, None),

@@ -3,10 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Access, access};
-
 use super::UsdtError;
-use crate::files::CPath;
+use crate::files::{self, CPath};
 use crate::links::{Kind, Link, LinkError, Scope, call, perf_event, probe, uprobe};
 use crate::list::Numbers;
 use crate::sys::Errno;
@@ -63,7 +61,7 @@ impl Sites {
         by_address: Option<BorrowedFd<'_>>,
     ) -> Result<Link, LinkError> {
         let pmu = probe::pmu_type("uprobe")?.ok_or(LinkError::NoProbes)?;
-        if !self.counters().is_empty() && !counts_semaphores() {
+        if !self.counters().is_empty() && !counts_semaphores()? {
             return Err(UsdtError::NoSemaphores.into());
         }
         let path = CPath::new(path).map_err(|errno| LinkError::File { file: "the probed file", errno })?;
@@ -96,8 +94,9 @@ impl Sites {
 }
 
 /// Linux 4.20.
-fn counts_semaphores() -> bool {
-    access(c"/sys/bus/event_source/devices/uprobe/format/ref_ctr_offset", Access::EXISTS).is_ok()
+fn counts_semaphores() -> Result<bool, LinkError> {
+    const FILE: &std::ffi::CStr = c"/sys/bus/event_source/devices/uprobe/format/ref_ctr_offset";
+    files::exists(FILE).map_err(|errno| LinkError::File { file: "the format of uprobes in /sys", errno })
 }
 
 /// What holds a program at many places; dropping it detaches.

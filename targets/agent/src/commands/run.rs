@@ -115,6 +115,10 @@ struct Stop {
 
 impl Stop {
     fn new() -> Result<Self, Failure> {
+        Self::try_new().map_err(|error| Failure::Job(format!("cannot wait for SIGINT and SIGTERM: {error}")))
+    }
+
+    fn try_new() -> std::io::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         signal_hook::low_level::pipe::register(SIGINT, writer.try_clone()?)?;
         signal_hook::low_level::pipe::register(SIGTERM, writer)?;
