@@ -70,3 +70,42 @@ fn file(name: &[u8]) -> Result<FoundFile, LinkError> {
 fn text(bytes: &[u8]) -> Result<&str, LinkError> {
     core::str::from_utf8(bytes).map_err(|_| LinkError::BadName)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::bpf::cmd;
+    use crate::sys::fake::{install, some_fd, u32_at};
+    use corelo_core::object::section_name::parse;
+    use std::os::fd::AsFd;
+    use std::sync::Mutex;
+
+    /// Section, attach type, where in the argument block the flags of its kind of link are, and what they are to be.
+    type Case = (&'static [u8], u32, usize, u32);
+
+    #[test]
+    fn multi_links_are_on_entry_or_on_return_as_the_section_says() {
+        const CASES: [Case; 6] = [
+            (b"kprobe.multi/vfs_read", 42, 16, 0),
+            (b"kretprobe.multi/vfs_read", 42, 16, 1),
+            (b"kprobe.session/vfs_read", 56, 16, 0),
+            (b"uprobe.multi//proc/self/exe:main", 48, 52, 0),
+            (b"uretprobe.multi//proc/self/exe:main", 48, 52, 1),
+            (b"uprobe.session//proc/self/exe:main", 57, 52, 0),
+        ];
+        static ASKED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+        let null = std::fs::File::open("/dev/null").unwrap();
+        for (section, attach_type, flags_at, flags) in CASES {
+            let _guard = install(move |command, block| {
+                assert_eq!(command, cmd::LINK_CREATE);
+                ASKED.lock().unwrap().extend([8, flags_at].map(|at| u32_at(block, at)));
+                Some(Ok(some_fd()))
+            });
+            let kind = parse(section).unwrap();
+            let link = attach(null.as_fd(), &kind, |_| panic!("no static probe")).unwrap();
+            assert!(link.is_some());
+            let asked = core::mem::take(&mut *ASKED.lock().unwrap());
+            assert_eq!(asked, [attach_type, flags], "{}", section.escape_ascii());
+        }
+    }
+}

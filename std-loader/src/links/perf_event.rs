@@ -80,3 +80,32 @@ pub(super) fn put_on(
     perf::enable(event).map_err(call("PERF_EVENT_IOC_ENABLE"))?;
     Ok(link)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::fake::{install, u32_at};
+
+    /// Without a link there is nothing to carry a cookie: a program that would read 0 is not attached.
+    #[test]
+    fn a_cookie_is_never_dropped() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let put = |cookie: u64, answer| {
+            let _guard = install(move |command, block| {
+                assert_eq!(command, bpf::cmd::LINK_CREATE);
+                let halves = [16, 20].map(|at| u32_at(block, at).to_ne_bytes());
+                assert_eq!(u64::from_ne_bytes(halves.concat().try_into().unwrap()), cookie);
+                Some(Err(answer))
+            });
+            put_on(null.as_fd(), null.as_fd(), cookie).map(|_| ()).unwrap_err()
+        };
+        // /dev/null is no event, so that the ioctl fails, and shows that it was asked.
+        let by_ioctl = |error| matches!(error, LinkError::Kernel { call: "PERF_EVENT_IOC_SET_BPF", .. });
+        assert!(by_ioctl(put(0, Errno::EINVAL)));
+        for cookie in [1, 7 << 32, u64::MAX] {
+            let refused = LinkError::Kernel { call: "BPF_LINK_CREATE", errno: Errno::EINVAL };
+            assert_eq!(put(cookie, Errno::EINVAL), refused, "{cookie:#x}");
+        }
+        assert!(!by_ioctl(put(0, Errno::EPERM)));
+    }
+}

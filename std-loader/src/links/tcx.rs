@@ -42,3 +42,34 @@ pub fn attach(program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, order: Or
     let how = bpf::LinkTarget::Ordered { relative, expected_revision: 0 };
     create(program, ifindex, attach_type, flags, &how)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::fake::{install, some_fd, u32_at};
+    use std::os::fd::{AsFd, AsRawFd};
+    use std::sync::Mutex;
+
+    #[test]
+    fn the_kernel_is_told_the_place() {
+        static ASKED: Mutex<Option<[u32; 5]>> = Mutex::new(None);
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let other = std::fs::File::open("/dev/null").unwrap();
+        let number = other.as_raw_fd().cast_unsigned();
+        let _guard = install(|command, block| {
+            assert_eq!(command, bpf::cmd::LINK_CREATE);
+            // Target, attach type, flags, the other program and its upper half.
+            *ASKED.lock().unwrap() = Some([4, 8, 12, 16, 20].map(|at| u32_at(block, at)));
+            Some(Ok(some_fd()))
+        });
+        for (order, flags, relative) in [
+            (Order::Append, 0, 0),
+            (Order::First, 8, 0),
+            (Order::Before(other.as_fd()), 8, number),
+            (Order::After(other.as_fd()), 16, number),
+        ] {
+            drop(attach(null.as_fd(), 7, 46, order).unwrap());
+            assert_eq!(ASKED.lock().unwrap().take(), Some([7, 46, flags, relative, 0]), "{order:?}");
+        }
+    }
+}

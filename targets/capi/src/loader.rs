@@ -18,7 +18,9 @@ use corelo_loader::prepare::{Kernel, KernelError, KernelOptions};
 use corelo_loader::programs::GrowingLog;
 use corelo_loader::report::{LoadReport, Name, NoKernelBtf, ObjectReport};
 
-use crate::failure::{LoaderFailure, argument, attach_failure, btf_failure, from_core, load_failure, state, string, system};
+use crate::failure::{
+    LoaderFailure, argument, attach_failure, btf_failure, from_core, load_failure, state, string, system,
+};
 use crate::options::{Checked, Options};
 
 /// Something on the heap that others borrow from for as long as it lives, whatever the compiler sees.
@@ -493,7 +495,8 @@ pub unsafe extern "C" fn corelo_lost(handle: *mut Loader, count: *mut u64, error
         // SAFETY: the caller's promise.
         let loader = unsafe { loader(handle) }?;
         let lost = loader.loaded()?.lost().map_err(|errno| system(format!("map lost: {errno}"), errno))?;
-        let lost = lost.ok_or_else(|| Failure::new(Code::NotFound, "the object counts nothing in a map `lost`".into()))?;
+        let lost =
+            lost.ok_or_else(|| Failure::new(Code::NotFound, "the object counts nothing in a map `lost`".into()))?;
         // SAFETY: NULL or writable, the caller's promise.
         unsafe { store(count, lost) }.ok_or_else(|| argument("count is NULL"))
     };

@@ -3,6 +3,7 @@
 use crate::common::{fixture, has_kernel, load, load_among_others, load_fixture, run, run_named, variable};
 use corelo_core::object::Object;
 use corelo_loader::load::{LoadError, LoadOptions};
+use corelo_loader::sys::Errno;
 use corelo_loader::sys::bpf::prog_info;
 
 #[test]
@@ -128,8 +129,18 @@ fn a_program_that_replaces_needs_its_target() {
     }
     let file = fixture("obj_replace");
     let refused = load(&file, &LoadOptions::new(b"obj_replace"), |_| ()).unwrap_err();
-    assert!(matches!(refused.error, LoadError::MissingTarget { .. }), "{}", refused.text);
+    assert!(matches!(refused.error, LoadError::NoReplaced { .. }), "{}", refused.text);
     assert!(refused.text.contains("new_add"), "{}", refused.text);
+    // What cannot be asked for its functions is not one that has none of the name.
+    load_fixture("nothing_asked", &[], |other| {
+        use std::os::fd::AsFd;
+        let map = other.map("packets").unwrap();
+        let replaced = [(&b"new_add"[..], map.as_fd())];
+        let options = LoadOptions { replaced: &replaced, ..LoadOptions::new(b"obj_replace") };
+        let refused = load_among_others(&file, &options, |_| ()).unwrap_err();
+        assert!(matches!(refused.error, LoadError::ReplacedBtf { errno: Errno::EINVAL, .. }), "{}", refused.text);
+        assert!(refused.text.contains("new_add"), "{}", refused.text);
+    });
     load_fixture("obj_weak", &[], |weak| {
         let replaced = [(&b"new_add"[..], weak.program_by_name("calls").unwrap())];
         let options = LoadOptions { replaced: &replaced, ..LoadOptions::new(b"obj_replace") };
