@@ -23,6 +23,10 @@ pub(crate) fn attach(
         Target::Tracepoint { category, name } => links::tracepoint::attach(program, text(category)?, text(name)?, 0)?,
         Target::RawTracepoint { name } => links::raw_tracepoint::attach(program, text(name)?, 0)?,
         Target::Trace => links::tracing::attach(program, kind.expected_attach_type.0, 0)?,
+        Target::TraceMulti { module, pattern } => {
+            let module = module.map(text).transpose()?;
+            links::tracing_multi::attach_pattern(program, kind.expected_attach_type.0, module, pattern)?
+        }
         Target::Iter => links::iter::attach(program)?,
         Target::Kprobe { function, offset, is_return } => {
             let kprobe = links::kprobe::Kprobe { function: text(function)?, offset, returns: is_return, cookie: 0 };

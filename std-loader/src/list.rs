@@ -44,6 +44,26 @@ impl Bytes {
     }
 }
 
+/// 32-bit numbers, in the host's byte order as the kernel takes them.
+#[derive(Debug, Default)]
+pub(crate) struct Ids(Bytes);
+
+impl Ids {
+    pub(crate) const fn new() -> Ids {
+        Ids(Bytes::new())
+    }
+
+    /// ENOMEM where there is no more memory.
+    pub(crate) fn push(&mut self, id: u32) -> Result<(), Errno> {
+        self.0.extend(&id.to_ne_bytes())
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u32] {
+        // A mapping starts at a page, and only whole numbers are in it.
+        <[u32]>::ref_from_bytes(self.0.as_slice()).unwrap_or_default()
+    }
+}
+
 /// 64-bit numbers, in the host's byte order as the kernel takes them.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers(Bytes);

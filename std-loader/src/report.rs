@@ -11,7 +11,7 @@ pub use corelo_core::btf::strings::Name;
 use corelo_core::btf::{TypeId, Types};
 use corelo_core::insn::POISON_HELPER;
 use corelo_core::link::{LinkCause, LinkError, Placement};
-use corelo_core::object::section_name::{ProgramKind, Target};
+use corelo_core::object::section_name::{AttachType, ProgType, ProgramKind, Target};
 use corelo_core::object::{Map, Object, ObjectError};
 use corelo_core::prepare::{AttachTarget, Plan, Prepared, Question, Relocation, RelocationError};
 use corelo_core::relo::format::{LocalSpec, TypeName};
@@ -343,6 +343,19 @@ impl LoadReport<'_, '_> {
         program_kind(self.prepared, self.prepared.declared().functions().get(number)?)
     }
 
+    /// Whether the program is of a kind that the kernel gained after 7.2.
+    fn is_newer_kind(&self, number: usize) -> bool {
+        let Some(kind) = self.kind_of(number) else { return false };
+        match kind.target {
+            Target::TraceMulti { .. } => true,
+            _ => {
+                let is_tracepoint = matches!(kind.prog_type, ProgType::TRACEPOINT | ProgType::RAW_TRACEPOINT)
+                    || kind.expected_attach_type == AttachType::TRACE_RAW_TP;
+                is_tracepoint && kind.is_sleepable
+            }
+        }
+    }
+
     fn write_program(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
         let Some(function) = self.prepared.declared().functions().get(number) else { return Ok(()) };
         let section = self.prepared.section_name(function);
@@ -448,6 +461,9 @@ impl fmt::Display for LoadReport<'_, '_> {
             LoadError::Program { function, failure } => {
                 self.write_program(f, function)?;
                 failure.fmt(f)?;
+                if failure.errno == Errno::EINVAL && self.is_newer_kind(function) {
+                    f.write_str(": a kernel after Linux 7.2 is needed for sections of this name")?;
+                }
                 write_privileges(f, failure.errno)
             }
             error => error.fmt(f),

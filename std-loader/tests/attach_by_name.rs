@@ -80,6 +80,7 @@ fn attached(multi: Multi, link: Result<Option<Link>, LinkError>) -> Option<Link>
         Multi::KprobeSession => Feature::KprobeSession,
         Multi::Uprobe => Feature::UprobeMulti,
         Multi::UprobeSession => Feature::UprobeSession,
+        Multi::Tracing => unreachable!("no section here asks for it"),
     };
     if has(&[feature]) {
         return Some(link.unwrap().expect("the section names a target"));

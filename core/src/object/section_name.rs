@@ -1,7 +1,7 @@
 //! What the name of a program's section says: type, attach type, flags, and where to attach.
 //!
 //! The names and the rules by which they match are those of libbpf 1.7 (`section_defs`, `sec_def_matches`), so that an
-//! object means the same to both. A target follows a `/`: `kprobe/vfs_read+8`, `tp/sched/sched_switch`,
+//! object means the same to both, and the names that libbpf took after it until 2026-07. A target follows a `/`: `kprobe/vfs_read+8`, `tp/sched/sched_switch`,
 //! `uprobe//usr/bin/bash:readline`.
 //!
 //! ```
@@ -19,6 +19,7 @@ pub use program_type::{AttachType, ProgType};
 
 use crate::btf::Kind;
 use crate::btf::lookup::Prefix;
+use crate::numbers::low_u8;
 
 /// What a section name says of the programs in the section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +137,13 @@ pub enum Target<'s> {
     /// What [`ProgramKind::attach_btf`] names: a traced function, a BTF tracepoint or an LSM hook; loaded for it, it is
     /// attached without a further name.
     Trace,
+    /// All functions of the kernel's BTF, or of a module's, whose names fit a pattern with `*` and `?`.
+    TraceMulti {
+        /// The module, from `module:pattern`; `None` for the kernel itself.
+        module: Option<&'s [u8]>,
+        /// The pattern.
+        pattern: &'s [u8],
+    },
     /// An iterator: attached for a link from which a file is made.
     Iter,
     /// A function of another program, to be replaced.
@@ -214,6 +222,7 @@ enum Form {
     Tracepoint,
     RawTracepoint,
     Trace,
+    TraceMulti,
     Iter,
     Replace,
     StructOps,
@@ -224,8 +233,9 @@ struct Row {
     name: &'static str,
     /// Whether `/` and a target may follow.
     takes_target: bool,
-    prog_type: ProgType,
-    attach_type: AttachType,
+    /// The numbers of both types, which fit into bytes: the table is a good part of the smallest firmware.
+    prog_type: u8,
+    attach_type: u8,
     flags: u8,
     form: Form,
 }
@@ -245,15 +255,17 @@ impl Row {
         let has_target = self.takes_target && section.len() > self.name.len();
         let target = if has_target { self.form.read(rest) } else { self.form.without_target() };
         let needs_attach_btf = self.flags & BTF != 0;
-        let has_kernel_target = has_target && needs_attach_btf && self.prog_type != ProgType::EXT;
+        let prog_type = ProgType(u32::from(self.prog_type));
+        let attach_type = AttachType(u32::from(self.attach_type));
+        let has_kernel_target = has_target && needs_attach_btf && prog_type != ProgType::EXT;
         ProgramKind {
-            prog_type: self.prog_type,
-            expected_attach_type: self.attach_type,
+            prog_type,
+            expected_attach_type: attach_type,
             is_attach_type_optional: self.flags & OPTIONAL != 0,
             is_sleepable: self.flags & SLEEPABLE != 0,
             has_xdp_frags: self.flags & FRAGS != 0,
             needs_attach_btf,
-            attach_btf: has_kernel_target.then(|| attach_btf(self.attach_type, rest)),
+            attach_btf: has_kernel_target.then(|| attach_btf(attach_type, rest)),
             target,
         }
     }
@@ -301,6 +313,7 @@ impl Form {
             }),
             Self::RawTracepoint => filled(rest).map(|name| Target::RawTracepoint { name }),
             Self::Trace => filled(rest).map(|_| Target::Trace),
+            Self::TraceMulti => trace_multi(rest),
             Self::Iter => filled(rest).map(|_| Target::Iter),
             Self::Replace => filled(rest).map(|function| Target::Replace { function }),
             Self::StructOps => Some(Target::StructOps { name: rest }),
@@ -328,6 +341,15 @@ fn uprobe(rest: &[u8], is_return: bool) -> Option<Target<'_>> {
         plus.and_then(|plus| Some((function.get(..plus)?, number(function.get(plus.checked_add(1)?..)?)?)));
     let (function, offset) = with_offset.unwrap_or((function, 0));
     (!is_return || offset == 0).then_some(Target::Uprobe { path, function, offset, is_return })
+}
+
+/// `pattern`, `module:pattern`
+fn trace_multi(rest: &[u8]) -> Option<Target<'_>> {
+    let (module, pattern) = match split(rest, b':') {
+        Some((module, pattern)) => (Some(filled(module)?), pattern),
+        None => (None, rest),
+    };
+    Some(Target::TraceMulti { module: module.filter(|&module| module != b"vmlinux"), pattern: filled(pattern)? })
 }
 
 /// `path:provider:name`
@@ -381,11 +403,22 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 const fn exact(name: &'static str, prog_type: ProgType, attach_type: AttachType, flags: u8) -> Row {
-    Row { name, takes_target: false, prog_type, attach_type, flags, form: Form::Manual }
+    row(name, false, prog_type, attach_type, flags, Form::Manual)
 }
 
 const fn with_target(name: &'static str, prog_type: ProgType, attach_type: AttachType, flags: u8, form: Form) -> Row {
-    Row { name, takes_target: true, prog_type, attach_type, flags, form }
+    row(name, true, prog_type, attach_type, flags, form)
+}
+
+const fn row(
+    name: &'static str,
+    takes_target: bool,
+    prog_type: ProgType,
+    attach_type: AttachType,
+    flags: u8,
+    form: Form,
+) -> Row {
+    Row { name, takes_target, prog_type: low_u8(prog_type.0), attach_type: low_u8(attach_type.0), flags, form }
 }
 
 const TABLE: &[Row] = &{
@@ -426,11 +459,16 @@ const TABLE: &[Row] = &{
         exact("netkit/peer", P::SCHED_CLS, A::NETKIT_PEER, 0),
         with_target("tracepoint", P::TRACEPOINT, A::NONE, 0, F::Tracepoint),
         with_target("tp", P::TRACEPOINT, A::NONE, 0, F::Tracepoint),
+        with_target("tracepoint.s", P::TRACEPOINT, A::NONE, SLEEPABLE, F::Tracepoint),
+        with_target("tp.s", P::TRACEPOINT, A::NONE, SLEEPABLE, F::Tracepoint),
         with_target("raw_tracepoint", P::RAW_TRACEPOINT, A::NONE, 0, F::RawTracepoint),
         with_target("raw_tp", P::RAW_TRACEPOINT, A::NONE, 0, F::RawTracepoint),
+        with_target("raw_tracepoint.s", P::RAW_TRACEPOINT, A::NONE, SLEEPABLE, F::RawTracepoint),
+        with_target("raw_tp.s", P::RAW_TRACEPOINT, A::NONE, SLEEPABLE, F::RawTracepoint),
         with_target("raw_tracepoint.w", P::RAW_TRACEPOINT_WRITABLE, A::NONE, 0, F::RawTracepoint),
         with_target("raw_tp.w", P::RAW_TRACEPOINT_WRITABLE, A::NONE, 0, F::RawTracepoint),
         with_target("tp_btf", P::TRACING, A::TRACE_RAW_TP, BTF, F::Trace),
+        with_target("tp_btf.s", P::TRACING, A::TRACE_RAW_TP, BTF | SLEEPABLE, F::Trace),
         with_target("fentry", P::TRACING, A::TRACE_FENTRY, BTF, F::Trace),
         with_target("fentry.s", P::TRACING, A::TRACE_FENTRY, BTF | SLEEPABLE, F::Trace),
         with_target("fmod_ret", P::TRACING, A::MODIFY_RETURN, BTF, F::Trace),
@@ -439,6 +477,12 @@ const TABLE: &[Row] = &{
         with_target("fexit.s", P::TRACING, A::TRACE_FEXIT, BTF | SLEEPABLE, F::Trace),
         with_target("fsession", P::TRACING, A::TRACE_FSESSION, BTF, F::Trace),
         with_target("fsession.s", P::TRACING, A::TRACE_FSESSION, BTF | SLEEPABLE, F::Trace),
+        with_target("fentry.multi", P::TRACING, A::TRACE_FENTRY_MULTI, 0, F::TraceMulti),
+        with_target("fentry.multi.s", P::TRACING, A::TRACE_FENTRY_MULTI, SLEEPABLE, F::TraceMulti),
+        with_target("fexit.multi", P::TRACING, A::TRACE_FEXIT_MULTI, 0, F::TraceMulti),
+        with_target("fexit.multi.s", P::TRACING, A::TRACE_FEXIT_MULTI, SLEEPABLE, F::TraceMulti),
+        with_target("fsession.multi", P::TRACING, A::TRACE_FSESSION_MULTI, 0, F::TraceMulti),
+        with_target("fsession.multi.s", P::TRACING, A::TRACE_FSESSION_MULTI, SLEEPABLE, F::TraceMulti),
         with_target("freplace", P::EXT, A::NONE, BTF, F::Replace),
         with_target("lsm", P::LSM, A::LSM_MAC, BTF, F::Trace),
         with_target("lsm.s", P::LSM, A::LSM_MAC, BTF | SLEEPABLE, F::Trace),
@@ -555,11 +599,33 @@ mod tests {
         assert!(parse(b"lsm.s/file_open").unwrap().is_sleepable);
         assert!(!parse(b"lsm/file_open").unwrap().is_sleepable);
         assert!(parse(b"syscall").unwrap().is_sleepable);
+        let sleepable = ["tp.s", "tracepoint.s", "raw_tp.s", "raw_tracepoint.s", "tp_btf.s", "fentry.multi.s"];
+        for name in sleepable.iter().chain(&["fexit.multi.s", "fsession.multi.s"]) {
+            let (kind, plain) = (parse(name.as_bytes()).unwrap(), parse(name.strip_suffix(".s").unwrap().as_bytes()));
+            assert_eq!(ProgramKind { is_sleepable: false, ..kind }, plain.unwrap(), "{name}");
+            assert!(kind.is_sleepable, "{name}");
+        }
+        for (name, number) in [("fentry", 59), ("fexit", 60), ("fsession", 61)] {
+            let section = std::format!("{name}.multi/f");
+            let kind = parse(section.as_bytes()).unwrap();
+            assert_eq!(
+                (kind.expected_attach_type.0, kind.prog_type, kind.attach_btf),
+                (number, ProgType::TRACING, None)
+            );
+        }
     }
 
     #[test]
     fn targets_are_read_from_what_follows() {
-        let rows: [(&[u8], Target<'_>); 30] = [
+        let rows: [(&[u8], Target<'_>); 38] = [
+            (b"tp.s/sched/sched_switch", Target::Tracepoint { category: b"sched", name: b"sched_switch" }),
+            (b"raw_tracepoint.s/sys_enter", Target::RawTracepoint { name: b"sys_enter" }),
+            (b"tp_btf.s/sys_enter", Target::Trace),
+            (b"fentry.multi/tcp_*", Target::TraceMulti { module: None, pattern: b"tcp_*" }),
+            (b"fexit.multi.s/xfs:xfs_?", Target::TraceMulti { module: Some(b"xfs"), pattern: b"xfs_?" }),
+            (b"fsession.multi/vmlinux:f", Target::TraceMulti { module: None, pattern: b"f" }),
+            (b"fsession.multi/", Target::Malformed),
+            (b"fentry.multi/:f", Target::Malformed),
             (b"kprobe", Target::Manual),
             (b"kprobe/", Target::Malformed),
             (b"kprobe/vfs_read", Target::Kprobe { function: b"vfs_read", offset: 0, is_return: false }),

@@ -21,6 +21,7 @@ pub mod tcx;
 mod tracefs;
 pub mod tracepoint;
 pub mod tracing;
+pub mod tracing_multi;
 pub mod uprobe;
 pub mod usdt;
 pub mod xdp;
@@ -67,6 +68,8 @@ pub mod attach_type {
     pub const TRACE_KPROBE_SESSION: u32 = 56;
     /// BPF_TRACE_UPROBE_SESSION.
     pub const TRACE_UPROBE_SESSION: u32 = 57;
+    /// BPF_TRACE_FENTRY_MULTI.
+    pub const TRACE_FENTRY_MULTI: u32 = 59;
 }
 
 /// Why a program is not attached.

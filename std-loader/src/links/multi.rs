@@ -17,6 +17,8 @@ pub enum Multi {
     Uprobe,
     /// `uprobe.session`: Linux 6.13.
     UprobeSession,
+    /// `fentry.multi`, `fexit.multi`, `fsession.multi`: after Linux 7.2.
+    Tracing,
 }
 
 impl Multi {
@@ -28,6 +30,7 @@ impl Multi {
             Multi::KprobeSession => "kprobe.session",
             Multi::Uprobe => "uprobe.multi",
             Multi::UprobeSession => "uprobe.session",
+            Multi::Tracing => "fentry.multi",
         }
     }
 
@@ -39,6 +42,7 @@ impl Multi {
             Multi::KprobeSession => "Linux 6.10 with CONFIG_FPROBE, 64-bit",
             Multi::Uprobe => "Linux 6.6 with CONFIG_UPROBES, 64-bit",
             Multi::UprobeSession => "Linux 6.13 with CONFIG_UPROBES, 64-bit",
+            Multi::Tracing => "a Linux after 7.2",
         }
     }
 
@@ -48,6 +52,8 @@ impl Multi {
             Multi::KprobeSession => attach_type::TRACE_KPROBE_SESSION,
             Multi::Uprobe => attach_type::TRACE_UPROBE_MULTI,
             Multi::UprobeSession => attach_type::TRACE_UPROBE_SESSION,
+            // The one of three that is the link's own, where no program says which.
+            Multi::Tracing => attach_type::TRACE_FENTRY_MULTI,
         }
     }
 
@@ -57,6 +63,7 @@ impl Multi {
             Multi::KprobeSession => KernelVersion::new(6, 10, 0),
             Multi::Uprobe => KernelVersion::new(6, 6, 0),
             Multi::UprobeSession => KernelVersion::new(6, 13, 0),
+            Multi::Tracing => KernelVersion::new(7, 3, 0),
         }
     }
 
@@ -72,7 +79,17 @@ impl Multi {
 }
 
 pub(super) fn create(program: BorrowedFd<'_>, multi: Multi, how: &bpf::LinkTarget<'_>) -> Result<Link, LinkError> {
-    bpf::link_create(program, 0, multi.attach_type(), 0, how)
+    create_as(program, multi, multi.attach_type(), how)
+}
+
+/// As [`create`], for links that take programs of several attach types.
+pub(super) fn create_as(
+    program: BorrowedFd<'_>,
+    multi: Multi,
+    attach_type: u32,
+    how: &bpf::LinkTarget<'_>,
+) -> Result<Link, LinkError> {
+    bpf::link_create(program, 0, attach_type, 0, how)
         .map(Link::from_fd)
         .map_err(|errno| multi.explain(errno, KernelVersion::running))
 }
@@ -90,6 +107,7 @@ mod tests {
             (Multi::Kprobe, Errno::EINVAL, (5, 17), missing(Multi::Kprobe, Errno::EINVAL)),
             (Multi::Kprobe, Errno::EINVAL, (5, 18), kernel(Errno::EINVAL)),
             (Multi::KprobeSession, Errno::EINVAL, (6, 9), missing(Multi::KprobeSession, Errno::EINVAL)),
+            (Multi::Tracing, Errno::EINVAL, (7, 2), missing(Multi::Tracing, Errno::EINVAL)),
             (Multi::Uprobe, Errno::EINVAL, (6, 5), missing(Multi::Uprobe, Errno::EINVAL)),
             (Multi::Uprobe, Errno::ENOENT, (6, 5), kernel(Errno::ENOENT)),
             (Multi::UprobeSession, Errno::EINVAL, (6, 12), missing(Multi::UprobeSession, Errno::EINVAL)),

@@ -1,7 +1,7 @@
 //! The programs of an object: linked one at a time in scratch, and loaded.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use corelo_core::arena::{Arena, ArenaFull, Part};
 use corelo_core::btf::{Btf, BtfError, Kind};
@@ -15,6 +15,7 @@ use corelo_core::prepare::{AttachTarget, Prepared};
 use super::error::link_error;
 use super::old::Parts;
 use super::{Collection, LoadError, LoadOptions, is_usdt, is_wanted, program_kind, tables};
+use crate::kernel::btf_object;
 use crate::links;
 use crate::programs::{LogBuffer, ProgramSpec};
 use crate::sys::{Errno, bpf};
@@ -75,6 +76,7 @@ impl Collection<'_, '_> {
         let function = prepared.declared().functions().get(number).ok_or(unknown)?;
         let kind = program_kind(prepared, function).ok_or(unknown)?;
         let mut attach_type = kind.expected_attach_type.0;
+        let mut many_of = None;
         let mut attach_fd = None;
         let attach_btf_id = match prepared.attach_target(number) {
             AttachTarget::None if kind.prog_type == ProgType::EXT => {
@@ -95,7 +97,16 @@ impl Collection<'_, '_> {
                 id.0
             }
             AttachTarget::None if kind.needs_attach_btf => return Err(LoadError::NoTarget { function: number }),
-            AttachTarget::None => 0,
+            AttachTarget::None => {
+                // Which functions of the module, the link says.
+                if let Target::TraceMulti { module: Some(module), .. } = kind.target {
+                    let opened = module_btf(module);
+                    let opened = opened.map_err(|errno| LoadError::ModuleBtf { function: number, errno })?;
+                    let opened: &OwnedFd = many_of.insert(opened);
+                    attach_fd = Some(opened.as_fd());
+                }
+                0
+            }
             AttachTarget::Found(id) => id.0,
             AttachTarget::InModule { id, module } => {
                 let opened = self.modules.open(module, options.modules);
@@ -254,6 +265,12 @@ fn function_id(bytes: &[u8], wanted: &[u8]) -> Result<Option<u32>, BtfError> {
         }
     }
     Ok(None)
+}
+
+/// The kernel's BTF object of a module.
+fn module_btf(module: &[u8]) -> Result<OwnedFd, Errno> {
+    let name = core::str::from_utf8(module).map_err(|_| Errno::ENOENT)?;
+    Ok(btf_object(name)?.ok_or(Errno::ENOENT)?.0)
 }
 
 /// The licence with a NUL, in `buffer`; one that is longer is cut.

@@ -202,6 +202,14 @@ attrs! {
         cookie: u64,
     }
 
+    /// `tracing_multi` of BPF_LINK_CREATE.
+    LinkTracingMulti {
+        ids: u64,
+        cookies: u64,
+        cnt: u32,
+        pad: u32,
+    }
+
     /// `netfilter` of BPF_LINK_CREATE.
     LinkNetfilter {
         pf: u32,
@@ -409,6 +417,7 @@ layout! {
     LinkIter: 16 { iter_info_len @ 8 }
     LinkKprobeMulti: 32 { cnt @ 4, syms @ 8, addrs @ 16, cookies @ 24 }
     LinkTracing: 16 { cookie @ 8 }
+    LinkTracingMulti: 24 { cookies @ 8, cnt @ 16 }
     LinkNetfilter: 16 { priority @ 8, flags @ 12 }
     LinkOrdered: 16 { expected_revision @ 8 }
     LinkUprobeMulti: 48 { offsets @ 8, ref_ctr_offsets @ 16, cookies @ 24, cnt @ 32, flags @ 36, pid @ 40 }

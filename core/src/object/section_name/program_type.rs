@@ -138,6 +138,9 @@ numbers! {
         TRACE_KPROBE_SESSION = 56, "trace_kprobe_session";
         TRACE_UPROBE_SESSION = 57, "trace_uprobe_session";
         TRACE_FSESSION = 58, "trace_fsession";
+        TRACE_FENTRY_MULTI = 59, "trace_fentry_multi";
+        TRACE_FEXIT_MULTI = 60, "trace_fexit_multi";
+        TRACE_FSESSION_MULTI = 61, "trace_fsession_multi";
     }
 }
 

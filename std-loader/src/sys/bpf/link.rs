@@ -51,6 +51,10 @@ pub(crate) enum LinkTarget<'a> {
         cookies: &'a [u64],
         flags: u32,
     },
+    TracingMulti {
+        ids: &'a [u32],
+        cookies: &'a [u64],
+    },
     UprobeMulti {
         path: &'a CStr,
         offsets: &'a [u64],
@@ -114,6 +118,14 @@ pub(crate) fn link_create(
                 return Err(Errno::EINVAL);
             }
             attr::LinkKprobeMulti { flags, cnt: cnt as u32, syms, addrs, cookies: address(cookies) }
+                .write_to_prefix(union)
+                .map_err(drop)
+        }
+        LinkTarget::TracingMulti { ids, cookies } => {
+            if !cookies.is_empty() && cookies.len() != ids.len() {
+                return Err(Errno::EINVAL);
+            }
+            attr::LinkTracingMulti { ids: address(ids), cookies: address(cookies), cnt: ids.len() as u32, pad: 0 }
                 .write_to_prefix(union)
                 .map_err(drop)
         }
