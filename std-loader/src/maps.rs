@@ -7,7 +7,7 @@ mod type_name;
 
 use core::fmt;
 use core::marker::PhantomData;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -149,23 +149,22 @@ pub fn normalized_entries(map_type: u32, max_entries: u32) -> Result<u32, Errno>
 /// # Errors
 /// The kernel's answer to the first try.
 pub fn create(spec: &MapSpec<'_>, memlock: Memlock) -> Result<MapFd, Errno> {
-    let fd = |fd: Option<BorrowedFd<'_>>| fd.map_or(0, |fd| fd.as_raw_fd());
     let mut block = attr::MapCreate {
         map_type: spec.map_type,
         key_size: spec.key_size,
         value_size: spec.value_size,
         max_entries: normalized_entries(spec.map_type, spec.max_entries)?,
         map_flags: spec.map_flags,
-        inner_map_fd: fd(spec.inner_map_fd) as u32,
+        inner_map_fd: bpf::given(spec.inner_map_fd)?,
         numa_node: spec.numa_node,
         map_name: kernel_name(spec.name),
         map_ifindex: spec.ifindex,
-        btf_fd: fd(spec.btf_fd) as u32,
+        btf_fd: bpf::given(spec.btf_fd)?,
         btf_key_type_id: spec.btf_key_type_id,
         btf_value_type_id: spec.btf_value_type_id,
         btf_vmlinux_value_type_id: spec.btf_vmlinux_value_type_id,
         map_extra: spec.map_extra,
-        value_type_btf_obj_fd: fd(spec.value_type_btf_obj_fd),
+        value_type_btf_obj_fd: bpf::given(spec.value_type_btf_obj_fd)?.cast_signed(),
         ..attr::zeroed()
     };
     let mut result = bpf::map_create(&block);

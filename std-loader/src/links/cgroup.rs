@@ -44,7 +44,7 @@ pub fn attach(program: BorrowedFd<'_>, path: &Path, attach_type: u32, order: Ord
     /// BPF_F_ALLOW_MULTI.
     const ALLOW_MULTI: u32 = 1 << 1;
     let cgroup = open(path)?;
-    let (flags, relative) = order.parts();
+    let (flags, relative) = order.parts()?;
     let target = bpf::target_fd(cgroup.as_fd());
     let how = bpf::LinkTarget::Ordered { relative, expected_revision: 0 };
     match bpf::link_create(program, target, attach_type, flags, &how) {

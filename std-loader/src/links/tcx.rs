@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::{Link, LinkError, create};
+use super::{Link, LinkError, call, create};
 use crate::sys::bpf;
 
 /// The place among the programs that are there already.
@@ -20,16 +20,18 @@ pub enum Order<'a> {
 }
 
 impl Order<'_> {
-    pub(super) fn parts(self) -> (u32, u32) {
+    /// Flags, and the other program.
+    pub(super) fn parts(self) -> Result<(u32, u32), LinkError> {
         /// BPF_F_BEFORE, BPF_F_AFTER.
         const BEFORE: u32 = 1 << 3;
         const AFTER: u32 = 1 << 4;
-        match self {
-            Order::Append => (0, 0),
-            Order::First => (BEFORE, 0),
-            Order::Before(other) => (BEFORE, bpf::target_fd(other)),
-            Order::After(other) => (AFTER, bpf::target_fd(other)),
-        }
+        let (flags, other) = match self {
+            Order::Append => (0, None),
+            Order::First => (BEFORE, None),
+            Order::Before(other) => (BEFORE, Some(other)),
+            Order::After(other) => (AFTER, Some(other)),
+        };
+        Ok((flags, bpf::given(other).map_err(call("BPF_LINK_CREATE"))?))
     }
 }
 
@@ -38,7 +40,7 @@ impl Order<'_> {
 /// # Errors
 /// [`LinkError::Kernel`].
 pub fn attach(program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, order: Order<'_>) -> Result<Link, LinkError> {
-    let (flags, relative) = order.parts();
+    let (flags, relative) = order.parts()?;
     let how = bpf::LinkTarget::Ordered { relative, expected_revision: 0 };
     create(program, ifindex, attach_type, flags, &how)
 }

@@ -64,6 +64,14 @@ fn raw(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd() as u32
 }
 
+/// A descriptor where 0 is "none": standard input, which the kernel would take for that, is refused.
+pub(crate) fn given(fd: Option<BorrowedFd<'_>>) -> Result<u32, Errno> {
+    match fd.map(raw) {
+        Some(0) => Err(Errno::EBADF),
+        number => Ok(number.unwrap_or(0)),
+    }
+}
+
 /// A slice's address as the uapi wants it; an empty slice is a null pointer, which is how "not given" is written.
 fn address<T>(slice: &[T]) -> u64 {
     if slice.is_empty() { 0 } else { slice.as_ptr().expose_provenance() as u64 }

@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::super::attr;
 use super::super::{Errno, raw_bpf};
-use super::{address, address_mut, bpf_fd, c_address, cmd, length, raw};
+use super::{address, address_mut, bpf_fd, c_address, cmd, given, length, raw};
 
 /// What BPF_PROG_LOAD gets, borrowed.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +73,7 @@ pub(crate) fn prog_load(load: &ProgLoad<'_>, log: &mut [u8], log_true_size: &mut
         prog_name: load.name,
         prog_ifindex: load.ifindex,
         expected_attach_type: load.expected_attach_type,
-        prog_btf_fd: load.btf_fd.map_or(0, raw),
+        prog_btf_fd: given(load.btf_fd)?,
         func_info_rec_size: load.func_info_rec_size * u32::from(func_info_cnt > 0),
         func_info: if func_info_cnt > 0 { address(load.func_info) } else { 0 },
         func_info_cnt,
@@ -81,7 +81,7 @@ pub(crate) fn prog_load(load: &ProgLoad<'_>, log: &mut [u8], log_true_size: &mut
         line_info: if line_info_cnt > 0 { address(load.line_info) } else { 0 },
         line_info_cnt,
         attach_btf_id: load.attach_btf_id,
-        attach_fd: load.attach_fd.map_or(0, raw),
+        attach_fd: given(load.attach_fd)?,
         fd_array: address(load.fd_array),
         fd_array_cnt: load.fd_array_cnt.min(load.fd_array.len() as u32),
         ..attr::zeroed()

@@ -70,6 +70,15 @@ fn every_answer_of_the_kernel_is_for_the_kind_that_it_is_asked_of() {
 }
 
 #[test]
+fn standard_input_is_not_taken_for_none() {
+    // SAFETY: only its number is looked at.
+    let input = unsafe { BorrowedFd::borrow_raw(0) };
+    let null = std::fs::File::open("/dev/null").unwrap();
+    assert_eq!(given(Some(input)), Err(Errno::EBADF));
+    assert_eq!((given(None), given(Some(null.as_fd()))), (Ok(0), Ok(null.as_raw_fd().cast_unsigned())));
+}
+
+#[test]
 fn instructions_name_no_descriptor_behind_the_end_of_the_array() {
     let insns = |code: u8, src: u8, off: i16, imm: i32| {
         let registers = if cfg!(target_endian = "big") { src } else { src << 4 };
