@@ -11,7 +11,7 @@ fn programs(prepared: &Prepared<'_>) -> Vec<Vec<u8>> {
     let mut arena = Arena::new(&mut buffer);
     let programs: Vec<usize> = prepared.declared().programs().map(|(number, _)| number).collect();
     let mut link = |number| prepared.program(number, &mut arena.scratch()).ok().map(|it| it.insns.as_bytes().to_vec());
-    programs.into_iter().filter_map(|number| link(number)).collect()
+    programs.into_iter().filter_map(&mut link).collect()
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl<'a> ModuleSieve<'a> {
         }
         let mut sieve = Self { window, first_bytes, base_end: 0, base_names: None };
         let mut reader = Reader::new(&mut kernel, sieve.window);
-        let blob = Blob::open(&mut reader, searched.endian())?;
+        let blob = Blob::open(&mut reader, searched.endian(), false)?;
         sieve.base_names = names(&blob, &mut reader, &sieve.first_bytes, searched)?;
         sieve.base_end = blob.extents.strings.1;
         Ok(sieve)
@@ -69,7 +69,7 @@ impl<'a> ModuleSieve<'a> {
         searched: &Searched<'_>,
     ) -> Result<bool, StreamError<S::Error>> {
         let mut reader = Reader::new(&mut module, self.window);
-        let blob = Blob::open(&mut reader, searched.endian())?;
+        let blob = Blob::open(&mut reader, searched.endian(), true)?;
         let own_names = names(&blob, &mut reader, &self.first_bytes, searched)?;
         let (Some(base_names), Some(own_names)) = (&self.base_names, &own_names) else { return Ok(true) };
         if base_names.is_empty() && own_names.is_empty() {

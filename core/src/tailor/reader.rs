@@ -95,13 +95,27 @@ pub(super) struct Blob {
 }
 
 impl Blob {
-    /// Reads the header of a blob in the byte order `endian`.
-    pub(super) fn open<S: Source>(reader: &mut Reader<'_, S>, endian: Endian) -> Result<Self, StreamError<S::Error>> {
+    /// Reads the header of a blob in the byte order `endian`, and checks what [`Btf::parse`](crate::btf::Btf::parse)
+    /// checks, or where it is split on a base, [`Btf::parse_split`](crate::btf::Btf::parse_split).
+    pub(super) fn open<S: Source>(
+        reader: &mut Reader<'_, S>,
+        endian: Endian,
+        is_split: bool,
+    ) -> Result<Self, StreamError<S::Error>> {
         reader.begin_pass()?;
         let len = usize::try_from(reader.source.len()).unwrap_or(usize::MAX);
         let ahead = reader.window.len();
         let head = reader.up_to(0, MIN_WINDOW.min(len), ahead)?;
         let extents = Extents::parse(head, len)?;
+        let (start, strings_len) = extents.strings;
+        if !is_split && reader.up_to(u64::from(start), to_usize(strings_len.min(1)), 1)? != [0] {
+            return Err(BtfError::BadStrings.into());
+        }
+        if let Some(last) = strings_len.checked_sub(1)
+            && reader.up_to(sum(start, last), 1, 1)? != [0]
+        {
+            return Err(BtfError::BadStrings.into());
+        }
         if extents.endian != endian {
             return Err(StreamError::ByteOrder);
         }

@@ -190,7 +190,7 @@ struct Job<'n> {
 impl<'n> Job<'n> {
     fn new<S: Source>(reader: &mut Reader<'_, S>, needs: Needs<'n>) -> Result<Self, StreamError<S::Error>> {
         let left = Cell::new(MAX_ALL_COMPARISONS);
-        Ok(Self { needs, blob: Blob::open(reader, needs.endian)?, end_id: 1, left })
+        Ok(Self { needs, blob: Blob::open(reader, needs.endian, false)?, end_id: 1, left })
     }
 
     fn run<S: Source>(
@@ -410,6 +410,8 @@ impl<'n> Job<'n> {
             let is_kept = !is_filtered
                 || item_name == 0
                 || name.is_some()
+                // Whoever looks for a name among the members is told that this one has none.
+                || item_name >= self.blob.extents.strings.1
                 || (kind.is_composite() && is_last)
                 || self.needs.wants_all_members();
             if !is_kept {
@@ -464,7 +466,10 @@ impl<'n> Job<'n> {
             let Some(&Pair { key: offset, .. }) = names.pairs().get(number) else { break };
             let value = u32::try_from(names.front_len()).unwrap_or(0);
             let is_name = self.copy_name(reader, offset, &mut names)?;
-            if let Some(pair) = names.pairs_mut().get_mut(number).filter(|_| is_name) {
+            // Where there is no string there is none in what is made either, by the same offset: it is beyond the end of both.
+            let is_beyond = offset >= self.blob.extents.strings.1;
+            let value = if is_beyond { offset } else { value };
+            if let Some(pair) = names.pairs_mut().get_mut(number).filter(|_| is_name || is_beyond) {
                 pair.value = value;
             }
         }
