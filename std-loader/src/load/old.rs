@@ -109,13 +109,11 @@ impl Old {
                 }
             }
         }
-        if self.contexts != Some(false)
-            && !is_given
-            && let Some(contexts) = Contexts::new(&mut self.btf, parts, &spec, &mut scratch)?
-        {
+        if self.contexts != Some(false) && !is_given && spec.btf_fd.is_some() {
             let is_missing = lacks(Feature::ArgCtx);
             self.contexts = Some(is_missing);
-            if is_missing {
+            // Newer kernels take no memory for it: a refusal there is not to become a shortage.
+            if is_missing && let Some(contexts) = Contexts::new(&mut self.btf, parts, &spec, &mut scratch)? {
                 let own = contexts.load(parts)?;
                 let spec = ProgramSpec { btf_fd: Some(own.as_fd()), func_info: contexts.func_info, ..spec };
                 return load_program(&spec, parts.insns.as_bytes(), log).map_err(failed);
