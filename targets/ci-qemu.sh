@@ -12,6 +12,7 @@
 #             with a count above 0; s390x, whose kernel has no JIT: the last three, and `corelo load` says why not the others;
 #   syscalls  amd64, arm64, s390x: a system call by its own name, on entry and return, and LINUX_HAS_SYSCALL_WRAPPER;
 #   patterns  amd64, arm64, s390x, all of 7.2: kprobe.multi, kretprobe.multi and kprobe.session programs, by pattern and by name;
+#   arena     amd64-7.2: variables of an arena at its end; a kprobe on a name that several functions bear is refused in words;
 #   modules   amd64-7.2, arm64-6.1, s390x-7.2: loads modules of the kernel's package; an object hooks functions (amd64) and a
 #             tracepoint of some and reads fields of types that only modules have, a second calls functions of another (but s390x,
 #             for want of a JIT); without the modules `corelo load` names what is missing and exits 1, and with them --stream is
@@ -201,7 +202,7 @@ check_btf_build() {
 }
 
 check_kernel() {
-    local kernel=$1 arch log program object name btf='' options='' whole='' arguments=() count=1 endian=el hooks='' no_btf='' syscalls='' patterns=''
+    local kernel=$1 arch log program object name btf='' options='' whole='' arguments=() count=1 endian=el hooks='' no_btf='' syscalls='' patterns='' arena=''
     local modules='' c_modules='' agent skip_fentry='' skip_trampolines='' usdt='' usdt_options minimal_agent=''
     arch=$(kernel_arch "$kernel")
     log=$logs/$kernel.log
@@ -275,6 +276,11 @@ check_kernel() {
         arguments+=(--bg "/corelo run /obj_kprobe_multi-$endian.o --for 2 --json --dump hits" --do exec-until-done)
         count=$((count + 1)) patterns=$count
     fi
+    if [ "$kernel" = amd64-7.2 ]; then
+        arguments+=(--file "$fixtures/obj_arena_fixed-el.o:/obj_arena_fixed.o" --file "$fixtures/told_several_functions-el.o:/several.o")
+        arguments+=(--bg "/corelo run /obj_arena_fixed.o --for 2 --json --dump hits" --do exec-until-done --run "/corelo run /several.o --for 1")
+        arena=$((count + 1)) count=$((count + 2))
+    fi
     # The last of all, so that no other check has modules to look at. On arm64 fentry needs Linux 6.4, and on any machine a JIT.
     if [[ $kernel =~ ^(amd64-7.2|arm64-6.1|s390x-7.2)$ ]]; then
         [ "$arch" = amd64 ] || skip_fentry=' --skip by_fentry --skip by_fexit'
@@ -342,6 +348,11 @@ check_kernel() {
     fi
     [ -z "$minimal_agent" ] || check_minimal_agent "$kernel" "$log" "$minimal_agent"
     [ -z "$syscalls" ] || check_values "$kernel" "$log" "$syscalls" syscalls ksyscall=+ kretsyscall=+ has_wrapper=+
+    if [ -n "$arena" ]; then
+        # Its address is fixed, it has two pages, and its variable is on the second.
+        check_values "$kernel" "$log" "$arena" arena variable=$((0x100000000000 + 4096))
+        check_said "$kernel" "$log" $((arena + 1)) "one kprobe on several functions" 1 "several functions of the kernel bear this name"
+    fi
     [ -z "$patterns" ] || check_values "$kernel" "$log" "$patterns" patterns by_pattern=+ by_name=+ on_return=+ by_session=+ by_many=+
     [ -z "$modules" ] || check_modules "$kernel" "$log" "$modules" "$skip_fentry"
     [ -z "$c_modules" ] || check_said "$kernel" "$log" "$c_modules" "modules in C" 0 "loaded maps=1 programs=1 "

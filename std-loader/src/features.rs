@@ -94,6 +94,8 @@ features! {
     LogTrueSize "verifier log sizes" "6.4",
     /// The declaration tag `arg:ctx`: which argument of a global function is the program's context.
     ArgCtx "context tags" "6.8",
+    /// LD_IMM64 of a map's value with an offset of 2^29 and more, as the end of a large arena has.
+    LdImm64FullRange "64-bit loads of any offset" "7.0",
     /// BPF_TRACE_KPROBE_MULTI.
     KprobeMulti "multi-kprobes" "5.18",
     /// BPF_TRACE_UPROBE_MULTI.

@@ -65,6 +65,8 @@ pub struct Collection<'p, 'a> {
     pins: Pins<'a>,
     /// The object's arena.
     arena: Option<ArrayMap>,
+    /// Where its variables start in it.
+    arena_data_offset: u32,
     /// How many argument specifications of static probes are in the object's map for them.
     usdt_specs: Mutex<u32>,
     /// What the kernel was found to lack.
@@ -131,6 +133,7 @@ impl<'p, 'a> Collection<'p, 'a> {
             modules: Modules::new(prepared, arena)?,
             pins: Pins::new(prepared, options, arena)?,
             arena: None,
+            arena_data_offset: 0,
             usdt_specs: Mutex::new(0),
             old: old::Old::default(),
             patched: 0,

@@ -41,6 +41,9 @@ const fn call(helper: i32) -> Insn {
     insn(0x85, 0, 0, helper)
 }
 
+/// BPF_PSEUDO_MAP_VALUE.
+const MAP_VALUE: u8 = 2;
+
 const EXIT: Insn = insn(0x95, 0, 0, 0);
 const RETURN_0: [Insn; 2] = [move_imm(0, 0), EXIT];
 
@@ -91,6 +94,7 @@ pub(super) fn run(feature: Feature, memlock: Memlock) -> Result<bool, Errno> {
         // The helper came with the accounting, which shows nowhere else; libbpf looks for the same.
         Feature::MemcgAccount => loaded(load(new(SOCKET_FILTER), &[call(KTIME_GET_COARSE_NS), EXIT])),
         Feature::LogTrueSize => log_true_size(memlock),
+        Feature::LdImm64FullRange => full_range_load(memlock),
         Feature::KprobeMulti => {
             let program =
                 load(ProgramSpec { expected_attach_type: attach_type::TRACE_KPROBE_MULTI, ..new(KPROBE) }, &RETURN_0)?;
@@ -241,10 +245,26 @@ fn socket_filter(insns: &[Insn]) -> bpf::ProgLoad<'_> {
     }
 }
 
+/// The address of an array's value and 2^30 bytes, which no kernel allows: one that takes any offset says that it leads
+/// out of the value.
+fn full_range_load(memlock: Memlock) -> Result<bool, Errno> {
+    let map = array(0, memlock)?;
+    let insns = [insn(0x18, 1, MAP_VALUE, map.as_fd().as_raw_fd()), insn(0, 0, 0, 1 << 30), EXIT];
+    let mut log = [0; 1024];
+    let load = bpf::ProgLoad { log_level: 1, ..socket_filter(&insns) };
+    let Err(errno) = bpf::prog_load(&load, &mut log, &mut 0) else { return Err(Errno::EINVAL) };
+    let says = |words: &[u8]| log.windows(words.len()).any(|window| window == words);
+    if says(b"invalid access to map value pointer") {
+        Ok(true)
+    } else if says(b"direct value offset of") {
+        Ok(false)
+    } else {
+        Err(errno)
+    }
+}
+
 /// Writes to the array's value by its address.
 fn global_data(memlock: Memlock) -> Result<bool, Errno> {
-    /// BPF_PSEUDO_MAP_VALUE.
-    const MAP_VALUE: u8 = 2;
     let map = array(0, memlock)?;
     let insns = [
         insn(0x18, 1, MAP_VALUE, map.as_fd().as_raw_fd()),

@@ -11,7 +11,8 @@ use zerocopy::IntoBytes;
 use super::error::extern_error;
 use super::{Collection, LoadError, LoadOptions};
 use crate::externs::write_kconfig;
-use crate::maps::{self, map_type};
+use crate::features::{Feature, Features};
+use crate::maps::{self, Memlock, map_type};
 use crate::sys::mmap::ArrayMap;
 use crate::sys::{Errno, bpf, page_size};
 
@@ -120,7 +121,9 @@ impl<'a> Collection<'_, 'a> {
                 write_kconfig(self.prepared, data, options.memlock).map_err(extern_error)?;
                 data
             }
-            _ if map.map_type == map_type::ARENA => return self.map_arena(number, map).map_err(failed),
+            _ if map.map_type == map_type::ARENA => {
+                return self.map_arena(number, map, options.memlock).map_err(failed);
+            }
             _ => return Ok(()),
         };
         let Some(fd) = self.maps.get(number) else { return Ok(()) };
@@ -138,16 +141,18 @@ impl<'a> Collection<'_, 'a> {
     }
 
     /// An arena's addresses are those of its first mapping, so programs load only after that. Its variables are at its
-    /// start.
-    fn map_arena(&mut self, number: usize, map: &Map) -> Result<(), Errno> {
+    /// end, so that address 0 of it is none of them, where the kernel can load such addresses; else at its start, which
+    /// every kernel can, also one that cannot be asked (libbpf: `bpf_object__relocate`).
+    fn map_arena(&mut self, number: usize, map: &Map, memlock: Memlock) -> Result<(), Errno> {
         let Some(fd) = self.maps.get(number) else { return Ok(()) };
         let data = map.initial_data(self.prepared.object());
         let len = (map.max_entries as usize).checked_mul(page_size()).ok_or(Errno::E2BIG)?;
-        if data.len() > len {
-            return Err(Errno::E2BIG);
-        }
+        let at_end = len.checked_sub(data.len().next_multiple_of(page_size())).ok_or(Errno::E2BIG)?;
         let mapping = ArrayMap::arena(fd, len, usize::try_from(map.extra).map_err(|_| Errno::EINVAL)?)?;
-        mapping.write(0, data)?;
+        if !data.is_empty() && Features::new(memlock).get(Feature::LdImm64FullRange).is_present() {
+            self.arena_data_offset = u32::try_from(at_end).map_err(|_| Errno::E2BIG)?;
+        }
+        mapping.write(self.arena_data_offset as usize, data)?;
         self.arena = Some(mapping);
         Ok(())
     }

@@ -17,6 +17,7 @@ use super::old::Parts;
 use super::{Collection, LoadError, LoadOptions, is_usdt, is_wanted, program_kind, tables};
 use crate::kernel::btf_object;
 use crate::links;
+use crate::maps::map_type;
 use crate::programs::{LogBuffer, ProgramSpec};
 use crate::sys::{Errno, bpf};
 use crate::version::KernelVersion;
@@ -164,6 +165,14 @@ impl Collection<'_, '_> {
                 ReferenceKind::Map | ReferenceKind::MapValue => {
                     let fd = self.maps.get(reference.number()).map_or(-1, |fd| fd.as_raw_fd());
                     first.set_imm(fd, endian);
+                    let map = self.prepared.maps().get(reference.number());
+                    let is_arena = map.is_some_and(|map| map.map_type == map_type::ARENA);
+                    if let (true, ReferenceKind::MapValue, Some(second)) =
+                        (is_arena, reference.kind(), rest.first_mut())
+                    {
+                        let offset = second.imm(endian).cast_unsigned().wrapping_add(self.arena_data_offset);
+                        second.set_imm(offset.cast_signed(), endian);
+                    }
                 }
                 ReferenceKind::ExternLoad => {
                     let Some(value) = self.externs.get(reference.number()) else { continue };

@@ -3,9 +3,10 @@
 use std::os::fd::AsFd;
 
 use crate::common::{fixture, has_kernel, load, load_fixture, run, run_named, variable};
+use corelo_loader::features::{Feature, Features, Support};
 use corelo_loader::load::{LoadError, LoadOptions, VariableError};
 use corelo_loader::maps::map_info;
-use corelo_loader::sys::Errno;
+use corelo_loader::sys::{Errno, page_size};
 
 #[test]
 fn case_23_each_section_is_a_map_of_its_own_made_when_used_and_frozen_when_read_only() {
@@ -125,6 +126,15 @@ fn an_arena_at_a_fixed_address_starts_with_its_data() {
         let map = collection.map("arena").unwrap();
         assert_eq!(map_info(map.as_fd()).unwrap().map_extra, 0x1000_0000_0000);
         assert_eq!(run(collection.program_by_name("count_in_arena").unwrap(), 64), 9);
+        // On the last of its two pages where the kernel can load its address, so that address 0 is no variable's.
+        let at_end = match Features::default().get(Feature::LdImm64FullRange) {
+            Support::Present => true,
+            Support::Missing => false,
+            refused @ Support::Refused(_) => panic!("{refused}"),
+        };
+        let offset = run(collection.program_by_name("where_in_arena").unwrap(), 64);
+        assert_eq!(offset, if at_end { page_size() as u32 } else { 0 });
+        println!("variables at byte {offset} of the arena");
     });
 }
 
