@@ -152,20 +152,17 @@ impl fmt::Display for KconfigError {
         match self {
             KconfigError::TooMany => write!(f, "more than {MAX_EXTERNS} externs"),
             KconfigError::Text(error) => error.fmt(f),
-            KconfigError::Unknown { index, reason } => write!(f, "extern {index} is not weak, and {reason}"),
-            KconfigError::NoConfig { index } => {
-                write!(f, "extern {index} is not weak, and there is neither /proc/config.gz nor /boot/config-RELEASE")
+            // Which extern it is, `index` says; whoever has the object says its name.
+            KconfigError::Unknown { reason, .. } => write!(f, "it is not weak, and {reason}"),
+            KconfigError::NoConfig { .. } => {
+                f.write_str("it is not weak, and there is neither /proc/config.gz nor /boot/config-RELEASE")
             }
-            KconfigError::Missing { index } => {
-                write!(f, "extern {index} is not weak, and the kernel's configuration does not have it")
+            KconfigError::Missing { .. } => {
+                f.write_str("it is not weak, and the kernel's configuration does not have it")
             }
-            KconfigError::UnknownName { index } => {
-                write!(f, "extern {index} is neither a CONFIG_ value nor a known LINUX_ one")
-            }
-            KconfigError::Value { index, error } => write!(f, "extern {index}: {error}"),
-            KconfigError::NoVersion { index } => {
-                write!(f, "extern {index}: the kernel's version cannot be found out")
-            }
+            KconfigError::UnknownName { .. } => f.write_str("it is neither a CONFIG_ value nor a known LINUX_ one"),
+            KconfigError::Value { error, .. } => error.fmt(f),
+            KconfigError::NoVersion { .. } => f.write_str("the kernel's version cannot be found out"),
         }
     }
 }

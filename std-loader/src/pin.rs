@@ -26,6 +26,8 @@ pub enum PinError {
     Pin(Errno),
     /// The path is on no bpf file system, and so nothing can be pinned there.
     NotBpfFs(Errno),
+    /// What is pinned there is no map, but a program or a link.
+    NotMap,
     /// What is pinned there is no program.
     NotProgram,
     /// The pin cannot be opened.
@@ -81,6 +83,7 @@ impl fmt::Display for PinError {
             PinError::Path(errno) => write!(f, "not a path for a pin: {errno}"),
             PinError::Directory(errno) => write!(f, "cannot make the pin's directory: {errno}"),
             PinError::Pin(errno) => write!(f, "cannot pin: {errno}"),
+            PinError::NotMap => f.write_str("what is pinned there is no map, but a program or a link"),
             PinError::NotProgram => f.write_str("what is pinned there is no program"),
             PinError::Open(errno) => write!(f, "cannot open the pin: {errno}"),
             PinError::Remove(errno) => write!(f, "cannot remove the pin: {errno}"),
@@ -205,9 +208,13 @@ pub fn open(path: &Path) -> Result<OwnedFd, PinError> {
 /// Opens a pinned map.
 ///
 /// # Errors
-/// [`PinError::Open`]; EINVAL also where a program or link is pinned there.
+/// [`PinError::Open`]; [`PinError::NotMap`] where a program or link is pinned there.
 pub fn open_map(path: &Path) -> Result<MapFd, PinError> {
-    MapFd::from_fd(open(path)?).map_err(PinError::Open)
+    let fd = open(path)?;
+    match MapFd::from_fd(fd) {
+        Err(Errno::EINVAL) => Err(PinError::NotMap),
+        opened => opened.map_err(PinError::Open),
+    }
 }
 
 /// Opens a pinned program.

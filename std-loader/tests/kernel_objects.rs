@@ -584,6 +584,16 @@ fn pins_are_made_found_compared_and_removed() {
     assert_eq!(id(&pin::open_map(&path).unwrap()), before);
     pin::unpin(&path).unwrap();
     assert_eq!(pin::open(&path).unwrap_err(), PinError::Open(Errno::ENOENT));
+    // What is pinned is told apart.
+    let program = load(SOCKET_FILTER, &[mov(0, 0), exit()].concat());
+    pin::pin(program.as_fd(), &path).unwrap();
+    assert_eq!(pin::open_map(&path).unwrap_err(), PinError::NotMap);
+    assert_eq!(pin::reuse_or_create(&path, &spec, Memlock::Keep).unwrap_err(), PinError::NotMap);
+    assert!(pin::open_program(&path).is_ok());
+    pin::unpin(&path).unwrap();
+    pin::pin(hash(1).unwrap().as_fd(), &path).unwrap();
+    assert_eq!(pin::open_program(&path).unwrap_err(), PinError::NotProgram);
+    pin::unpin(&path).unwrap();
     let map = hash(1).unwrap();
     assert_eq!(pin::pin(map.as_fd(), &std::env::temp_dir().join("corelo-pin")), Err(PinError::NotBpfFs(Errno::EPERM)));
 }

@@ -53,6 +53,17 @@ const SHOWN: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "`LINUX_HAS_SYSCALL_WRAPPER` on a kernel without kprobes",
+        &[("tests/tests/objects/externs.rs", "case_27_configuration_values")],
+    ),
+    (
+        "a `LINUX_` extern that cannot be found out",
+        &[
+            ("std-loader/src/kconfig/tests.rs", "what_cannot_be_asked_is_neither_yes_nor_no"),
+            ("targets/agent/tests/old_kernels.rs", "names_of_functions_that_are_hidden_say_nothing"),
+        ],
+    ),
+    (
         "byte order of `lshift_u64`",
         &[("tests/tests/core_insn_rules.rs", "left_shifts_count_from_the_end_that_the_byte_order_has")],
     ),
