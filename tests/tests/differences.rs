@@ -54,7 +54,7 @@ const SHOWN: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "`LINUX_HAS_SYSCALL_WRAPPER` on a kernel without kprobes",
-        &[("tests/tests/objects/externs.rs", "case_27_configuration_values")],
+        &[("std-loader/src/kallsyms.rs", "wrappers_of_system_calls")],
     ),
     (
         "a `LINUX_` extern that cannot be found out",
@@ -78,6 +78,15 @@ const SHOWN: &[(&str, &[(&str, &str)])] = &[
             "case_23_each_section_is_a_map_of_its_own_made_when_used_and_frozen_when_read_only",
         )],
     ),
+    (
+        "the object's BTF is refused with ENOMEM, EAGAIN or the like",
+        &[("std-loader/src/load.rs", "a_refusal_of_btf_that_may_pass_is_reported_as_itself")],
+    ),
+    (
+        "a second reader of one ring buffer",
+        &[("std-loader/tests/kernel_objects.rs", "case_32_ring_buffers_wrap_and_a_second_reader_goes_on")],
+    ),
+    ("a descriptor whose number is 0", &[("std-loader/src/sys/bpf/tests.rs", "standard_input_is_not_taken_for_none")]),
     (
         "initial slot of a program that is not loaded",
         &[
