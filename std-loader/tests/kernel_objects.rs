@@ -320,7 +320,8 @@ fn case_36_perf_buffers_count_what_they_lose() {
     // Newer kernels tell the loss before anything is read.
     let tells = corelo_loader::version::KernelVersion::running() >= corelo_loader::version::KernelVersion::new(6, 0, 0);
     let told = buffer.lost().unwrap();
-    assert!(if tells { told >= 10 && (told as usize) < total } else { told == 0 }, "{told} of {total}");
+    // Older ones may have it backported (Debian's 5.10 does).
+    assert!((10..total as u64).contains(&told) || !tells && told == 0, "{told} of {total}");
     // The loss is told with the next record that finds room.
     let (mut samples, mut lost) = (0, 0);
     for _ in 0..2 {

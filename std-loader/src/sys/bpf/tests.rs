@@ -7,15 +7,7 @@ use std::os::fd::AsFd;
 /// A hash map of one entry; `None`, and it is said, where the kernel gives none.
 fn map() -> Option<MapFd> {
     let block = attr::MapCreate { map_type: 1, key_size: 4, value_size: 4, max_entries: 1, ..attr::zeroed() };
-    match map_create(&block) {
-        Ok(map) => Some(map),
-        Err(errno) => {
-            let is_required = std::env::var_os("CORELO_REQUIRE_KERNEL").is_some_and(|value| value == "1");
-            assert!(!is_required, "CORELO_REQUIRE_KERNEL=1 and no map: {errno}");
-            println!("skipped: the kernel gives no map: {errno}");
-            None
-        }
-    }
+    corelo_tests::kernel::has(&[corelo_tests::kernel::Feature::Bpf]).then(|| map_create(&block).unwrap())
 }
 
 /// In a process of its own, whose other descriptors nobody uses.
