@@ -8,7 +8,8 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::sys::Errno;
+use crate::sys::mmap::AnonMap;
+use crate::sys::{Errno, page_size};
 
 /// A path with its NUL on the stack, as long as the kernel takes paths.
 pub(crate) struct CPath {
@@ -100,6 +101,41 @@ pub(crate) fn read_full(fd: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno
         }
     }
     Ok(len)
+}
+
+/// Why a file is not read as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WholeError {
+    Read(Errno),
+    Memory(Errno),
+    TooLarge,
+}
+
+/// Reads to the end of the file, of `limit` bytes at most, into memory of its own, and says how many bytes there were. `hint`
+/// is the length that the file system tells: of sysfs too much, of pipes and devices nothing.
+pub(crate) fn read_whole(fd: &OwnedFd, hint: usize, limit: usize) -> Result<(AnonMap, usize), WholeError> {
+    if hint > limit {
+        return Err(WholeError::TooLarge);
+    }
+    let mut memory = AnonMap::new(hint + page_size()).map_err(WholeError::Memory)?;
+    let mut len = 0;
+    loop {
+        len += read_full(fd, &mut memory[len..]).map_err(WholeError::Read)?;
+        if len > limit {
+            return Err(WholeError::TooLarge);
+        }
+        if len < memory.len() {
+            return Ok((memory, len));
+        }
+        memory.grow((2 * len).min(limit + page_size())).map_err(WholeError::Memory)?;
+    }
+}
+
+/// The size that the file system tells, in bytes; 0 where it does not.
+pub(crate) fn stated_size(fd: &OwnedFd) -> usize {
+    let size = rustix::fs::fstat(fd).map_or(0, |stat| stat.st_size);
+    // What is too much for a number of this machine is too much for all who ask.
+    usize::try_from(size.max(0)).unwrap_or(usize::MAX)
 }
 
 /// Reads `buffer.len()` bytes at an offset, fewer only where the file ends.

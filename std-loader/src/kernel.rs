@@ -20,10 +20,10 @@ use elf::parse::ParseAt;
 use elf::section::SectionHeader;
 use rustix::fs::{OFlags, RawDir};
 
-use crate::files::{self, CPath};
+use crate::files::{self, CPath, WholeError, stated_size};
+use crate::sys::Errno;
 use crate::sys::bpf::{self, ObjectKind};
 use crate::sys::mmap::{AnonMap, SysfsMap};
-use crate::sys::{Errno, page_size};
 
 /// A BTF blob of a kernel, kept alive by this value.
 #[derive(Debug)]
@@ -173,12 +173,6 @@ fn module_path(name: &str) -> Result<CPath, KernelBtfError> {
     CPath::format(format_args!("/sys/kernel/btf/{name}")).map_err(KernelBtfError::Open)
 }
 
-/// The size that the file system tells, in bytes; 0 where it does not.
-fn stated_size(fd: &OwnedFd) -> usize {
-    let size = rustix::fs::fstat(fd).map_or(0, |stat| stat.st_size);
-    usize::try_from(size).unwrap_or(0)
-}
-
 impl KernelBtf {
     /// The running kernel's BTF: sysfs, else an image of this release on disk.
     ///
@@ -273,18 +267,12 @@ impl KernelBtf {
 
 /// Reads to the end of the file, whatever its length was said to be: sysfs hands out 4 KiB at a time.
 fn read_all(fd: &OwnedFd, hint: usize, source: Source) -> Result<KernelBtf, KernelBtfError> {
-    let mut memory = AnonMap::new(hint.min(MAX_BYTES) + page_size()).map_err(KernelBtfError::Memory)?;
-    let mut len = 0;
-    loop {
-        len += files::read_full(fd, &mut memory[len..]).map_err(KernelBtfError::Read)?;
-        if len < memory.len() {
-            return Ok(KernelBtf { bytes: Bytes::Read { memory, len }, source });
-        }
-        if len > MAX_BYTES {
-            return Err(KernelBtfError::TooLarge);
-        }
-        memory.grow(2 * len).map_err(KernelBtfError::Memory)?;
-    }
+    let (memory, len) = files::read_whole(fd, hint, MAX_BYTES).map_err(|error| match error {
+        WholeError::Read(errno) => KernelBtfError::Read(errno),
+        WholeError::Memory(errno) => KernelBtfError::Memory(errno),
+        WholeError::TooLarge => KernelBtfError::TooLarge,
+    })?;
+    Ok(KernelBtf { bytes: Bytes::Read { memory, len }, source })
 }
 
 /// Reads one section alone: kernel images with debug information have hundreds of megabytes.
@@ -365,7 +353,7 @@ impl StreamedBtf {
         match files::open(VMLINUX, OFlags::RDONLY) {
             Err(Errno::ENOENT) => from_images(StreamedBtf::from_c_path),
             Err(errno) => Err(KernelBtfError::Open(errno)),
-            Ok(fd) => Ok(StreamedBtf::whole(fd)),
+            Ok(fd) => StreamedBtf::whole(fd),
         }
     }
 
@@ -375,7 +363,7 @@ impl StreamedBtf {
     /// `Open(ENOENT)` where the module is not loaded or has none.
     pub fn open_module(name: &str) -> Result<StreamedBtf, KernelBtfError> {
         let path = module_path(name)?;
-        files::open(path.as_c_str(), OFlags::RDONLY).map(StreamedBtf::whole).map_err(KernelBtfError::Open)
+        StreamedBtf::whole(files::open(path.as_c_str(), OFlags::RDONLY).map_err(KernelBtfError::Open)?)
     }
 
     /// A file of the user's: BTF as it is, or ELF with a `.BTF` section.
@@ -392,7 +380,7 @@ impl StreamedBtf {
         let mut start = [0; 64];
         let len = files::read_at(&fd, &mut start, 0).map_err(KernelBtfError::Read)?;
         match &start[..len] {
-            [0x9f, 0xeb, ..] | [0xeb, 0x9f, ..] => Ok(StreamedBtf::whole(fd)),
+            [0x9f, 0xeb, ..] | [0xeb, 0x9f, ..] => StreamedBtf::whole(fd),
             [0x7f, b'E', b'L', b'F', ..] => {
                 let (start, len) = find_section(&fd, &start[..len], b".BTF\0")?;
                 Ok(StreamedBtf { fd, start, len: len as u64 })
@@ -401,13 +389,14 @@ impl StreamedBtf {
         }
     }
 
-    fn whole(fd: OwnedFd) -> StreamedBtf {
+    fn whole(fd: OwnedFd) -> Result<StreamedBtf, KernelBtfError> {
         // A size that is not told is no limit: the file's end is.
         let len = match stated_size(&fd) {
             0 => MAX_BYTES,
+            size if size > MAX_BYTES => return Err(KernelBtfError::TooLarge),
             size => size,
         };
-        StreamedBtf { fd, start: 0, len: len as u64 }
+        Ok(StreamedBtf { fd, start: 0, len: len as u64 })
     }
 }
 
@@ -481,7 +470,7 @@ impl LeanBtf {
         let fd = files::open(path, OFlags::RDONLY).map_err(KernelBtfError::Open)?;
         Ok(match KernelBtf::mapped(&fd) {
             Some(mapped) => LeanBtf::Whole(mapped),
-            None => LeanBtf::Streamed(StreamedBtf::whole(fd)),
+            None => LeanBtf::Streamed(StreamedBtf::whole(fd)?),
         })
     }
 }
@@ -546,6 +535,7 @@ mod tests {
     use corelo_tests::kernel::{Feature, has};
 
     use super::*;
+    use crate::sys::page_size;
     use std::io::Write;
 
     fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
@@ -721,5 +711,20 @@ mod tests {
         }
         let missing = LeanBtf::from_sysfs(c"/sys/kernel/btf/no_such_module").err();
         assert_eq!(missing, Some(KernelBtfError::Open(Errno::ENOENT)));
+    }
+
+    #[test]
+    fn what_no_btf_can_be_is_refused_before_it_is_read() {
+        let whole = |path: &Path| KernelBtf::from_file(path).err();
+        let streamed = |path: &Path| StreamedBtf::from_file(path).err();
+        for path in ["/dev/zero", "/dev/null"].map(Path::new) {
+            assert_eq!([whole(path), streamed(path)], [Some(KernelBtfError::NotBtf); 2], "{path:?}");
+        }
+        let named = file(&[0x9f, 0xeb, 1, 0]);
+        for (size, error) in [(MAX_BYTES as u64 + 1, KernelBtfError::TooLarge), (1 << 40, KernelBtfError::TooLarge)] {
+            // No block of it is on the disk.
+            std::fs::OpenOptions::new().write(true).open(named.path()).unwrap().set_len(size).unwrap();
+            assert_eq!([whole(named.path()), streamed(named.path())], [Some(error); 2], "{size}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! decides nothing about types. It finds the kernel's BTF, owns the descriptors, and hands bytes to and fro.
 //!
 //! ```text
+//! object_file    an object's file in memory, with a limit
 //! prepare        an object brought together with the BTF of a kernel, in the way that takes the least memory
 //! kernel         the kernel's BTF: mapped where the kernel allows it, else read, whole or piece by piece
 //! modules        which modules may have what the kernel lacks, and searching those one at a time
@@ -83,6 +84,7 @@ pub mod load;
 pub mod maps;
 mod memlock;
 pub mod modules;
+pub mod object_file;
 pub mod perf_buffer;
 pub mod pin;
 pub mod prepare;

@@ -34,8 +34,8 @@ use versions::Versions;
 pub use path::{FoundFile, find_file};
 pub use pattern::{Offsets, matching_offsets};
 
-/// The largest table of names that is read: no program comes near.
-const MAX_NAMES: u64 = 1 << 31;
+/// The largest table of symbols or names that is read, in bytes: no program comes near.
+const MAX_TABLE: u64 = 1 << 31;
 /// The most sections that are looked at.
 const MAX_SECTIONS: u64 = 1 << 16;
 /// The most segments that are looked at: the kernel runs no program whose headers of them take more than 64 KiB.
@@ -55,8 +55,10 @@ pub enum SymbolError {
     NotLoadable,
     /// A header or table points outside the file.
     Damaged,
-    /// There is no memory for the names, or there are more than 2 GiB of them.
+    /// There is no memory for the names.
     Memory(Errno),
+    /// A table of symbols or names has more than 2 GiB.
+    TooLarge,
     /// It has neither symbol table: stripped.
     NoSymbols,
     /// No function has the name (and the version), or fits the pattern.
@@ -84,6 +86,9 @@ impl fmt::Display for SymbolError {
             SymbolError::NotLoadable => f.write_str("neither an executable nor a shared library"),
             SymbolError::Damaged => f.write_str("the ELF file is damaged or cut off"),
             SymbolError::Memory(errno) => write!(f, "no memory for the file's names: {errno}"),
+            SymbolError::TooLarge => {
+                write!(f, "the file has a table of symbols or names larger than {} MiB", MAX_TABLE >> 20)
+            }
             SymbolError::NoSymbols => f.write_str("the file has no symbols: it is stripped"),
             SymbolError::Missing => f.write_str("the file has no function of this name or pattern"),
             SymbolError::Ambiguous { first, second } => {
@@ -226,9 +231,8 @@ impl File {
     }
 
     pub(crate) fn read_section(&self, section: &SectionHeader) -> Result<AnonMap, SymbolError> {
-        let too_large = SymbolError::Memory(Errno::EFBIG);
-        if section.sh_size > MAX_NAMES {
-            return Err(too_large);
+        if section.sh_size > MAX_TABLE {
+            return Err(SymbolError::TooLarge);
         }
         // Nothing is mapped for a size that a damaged header made up.
         let end = section.sh_offset.checked_add(section.sh_size);
@@ -236,7 +240,7 @@ impl File {
         if end.is_none_or(|end| end > u64::try_from(size).unwrap_or(0)) {
             return Err(SymbolError::Damaged);
         }
-        let len = usize::try_from(section.sh_size).map_err(|_| too_large)?;
+        let len = usize::try_from(section.sh_size).map_err(|_| SymbolError::TooLarge)?;
         let mut bytes = AnonMap::new(len).map_err(SymbolError::Memory)?;
         self.exact(&mut bytes[..len], section.sh_offset)?;
         Ok(bytes)
@@ -268,6 +272,9 @@ impl File {
         table: &SectionHeader,
         mut each: impl FnMut(u64, &Symbol, &[u8]) -> Result<(), SymbolError>,
     ) -> Result<(), SymbolError> {
+        if table.sh_size > MAX_TABLE {
+            return Err(SymbolError::TooLarge);
+        }
         let names = self.section(u64::from(table.sh_link))?;
         let names = self.read_section(&names)?;
         let entry = match self.header.class {

@@ -228,6 +228,26 @@ fn plain_and_compressed_text_are_the_same() {
 }
 
 #[test]
+fn text_without_end_is_refused() {
+    let zero: OwnedFd = std::fs::File::open("/dev/zero").unwrap().into();
+    let plain = collect(|each| text::plain(&zero, each).map(drop));
+    assert_eq!(plain.err(), Some(TextError::TooLarge(ConfigFile::Boot)));
+    // What inflates a thousandfold, and a file name in the header that does not end.
+    let deflated = miniz_oxide::deflate::compress_to_vec(&vec![b'x'; 17 << 20], 9);
+    let bomb = [b"\x1f\x8b\x08\0\0\0\0\0\0\x03", &*deflated].concat();
+    assert!(bomb.len() < 100_000);
+    let name = [b"\x1f\x8b\x08\x08\0\0\0\0\0\x03", &*vec![b'x'; 17 << 20]].concat();
+    for bytes in [bomb, name] {
+        let inflated = collect(|each| text::gzip(&file(&bytes), each).map(drop));
+        assert_eq!(inflated.err(), Some(TextError::TooLarge(ConfigFile::Proc)));
+    }
+    assert_eq!(
+        TextError::TooLarge(ConfigFile::Proc).to_string(),
+        "/proc/config.gz: larger than 16 MiB, which no configuration is"
+    );
+}
+
+#[test]
 fn an_empty_file_is_none() {
     let nothing = |name: &[u8], value: &[u8]| panic!("{name:?} {value:?}");
     assert_eq!(text::gzip(&file(b""), &mut { nothing }), Ok(false));

@@ -22,6 +22,19 @@ pub enum ConfigFile {
     Boot,
 }
 
+impl fmt::Display for ConfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ConfigFile::Proc => "/proc/config.gz",
+            ConfigFile::Boot => "the kernel configuration in /boot",
+        })
+    }
+}
+
+/// The longest text that is read, in bytes: configurations have a few hundred thousand, and a file of a megabyte inflates to a
+/// gigabyte.
+const MAX_TEXT: usize = 16 << 20;
+
 /// Why a configuration that is there cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,6 +53,8 @@ pub enum TextError {
         /// How.
         errno: Errno,
     },
+    /// The text has more than 16 MiB, which no configuration has: where it is compressed, more than that comes out.
+    TooLarge(ConfigFile),
     /// /proc/config.gz is no gzip file, or a damaged one.
     Gzip,
     /// There is no memory for the window of the decompression.
@@ -49,12 +64,9 @@ pub enum TextError {
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TextError::Open { file, errno } | TextError::Read { file, errno } => {
-                let file = match file {
-                    ConfigFile::Proc => "/proc/config.gz",
-                    ConfigFile::Boot => "the kernel configuration in /boot",
-                };
-                write!(f, "{file}: {errno}")
+            TextError::Open { file, errno } | TextError::Read { file, errno } => write!(f, "{file}: {errno}"),
+            TextError::TooLarge(file) => {
+                write!(f, "{file}: larger than {} MiB, which no configuration is", MAX_TEXT >> 20)
             }
             TextError::Gzip => f.write_str("/proc/config.gz is no gzip file, or a damaged one"),
             TextError::Memory(errno) => write!(f, "no memory for /proc/config.gz: {errno}"),
@@ -72,7 +84,6 @@ impl core::error::Error for TextError {}
 /// [`TextError`] for a file that is there and of no use.
 pub fn each(each: &mut dyn FnMut(&[u8], &[u8])) -> Result<Option<ConfigFile>, TextError> {
     let unknown = |file| move |errno| TextError::Open { file, errno };
-    let read = |file| move |errno| TextError::Read { file, errno };
     let masked = match files::open(c"/proc/config.gz", OFlags::RDONLY) {
         Ok(fd) => match gzip(&fd, each)? {
             true => return Ok(Some(ConfigFile::Proc)),
@@ -86,7 +97,7 @@ pub fn each(each: &mut dyn FnMut(&[u8], &[u8])) -> Result<Option<ConfigFile>, Te
     let release = uname.release().to_str().unwrap_or_default();
     let path = CPath::format(format_args!("/boot/config-{release}")).map_err(unknown(ConfigFile::Boot))?;
     match files::open(path.as_c_str(), OFlags::RDONLY) {
-        Ok(fd) if plain(&fd, each).map_err(read(ConfigFile::Boot))? => Ok(Some(ConfigFile::Boot)),
+        Ok(fd) if plain(&fd, each)? => Ok(Some(ConfigFile::Boot)),
         Ok(_) | Err(Errno::ENOENT) => masked.map_or(Ok(None), Err),
         Err(errno) => Err(masked.unwrap_or(unknown(ConfigFile::Boot)(errno))),
     }
@@ -119,19 +130,24 @@ fn end(lines: &mut Lines, each: &mut dyn FnMut(&[u8], &[u8])) {
 }
 
 /// Whether there was anything to read.
-pub(super) fn plain(fd: &OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool, Errno> {
+pub(super) fn plain(fd: &OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool, TextError> {
+    const FILE: ConfigFile = ConfigFile::Boot;
     let mut buffer = [0; 4096];
     let mut lines = Lines::new();
-    let mut any = false;
+    let mut total = 0;
     loop {
-        match files::read_full(fd, &mut buffer)? {
-            0 => break,
-            len => push(&mut lines, &buffer[..len], each),
+        let len = files::read_full(fd, &mut buffer).map_err(|errno| TextError::Read { file: FILE, errno })?;
+        if len == 0 {
+            break;
         }
-        any = true;
+        total += len;
+        if total > MAX_TEXT {
+            return Err(TextError::TooLarge(FILE));
+        }
+        push(&mut lines, &buffer[..len], each);
     }
     end(&mut lines, each);
-    Ok(any)
+    Ok(total != 0)
 }
 
 /// A file read in pieces, of which one byte at a time can be taken.
@@ -179,7 +195,13 @@ impl Input<'_> {
             }
         }
         for flag in [NAME, COMMENT] {
-            while flags & flag != 0 && self.byte()? != 0 {}
+            let mut left = if flags & flag != 0 { MAX_TEXT } else { 0 };
+            while left > 0 && self.byte()? != 0 {
+                left -= 1;
+            }
+            if flags & flag != 0 && left == 0 {
+                return Err(TextError::TooLarge(ConfigFile::Proc));
+            }
         }
         if flags & HEADER_CRC != 0 {
             self.byte()?;
@@ -200,12 +222,16 @@ pub(super) fn gzip(fd: &OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<b
     let mut window = AnonMap::new(TINFL_LZ_DICT_SIZE).map_err(TextError::Memory)?;
     let mut inflate = DecompressorOxide::new();
     let mut lines = Lines::new();
-    let mut at = 0;
+    let (mut at, mut total) = (0, 0);
     loop {
         let piece = input.piece()?;
         let flags = if piece.is_empty() { 0 } else { TINFL_FLAG_HAS_MORE_INPUT };
         let (status, taken, made) = decompress(&mut inflate, piece, &mut window, at, flags);
         input.at += taken;
+        total += made;
+        if total > MAX_TEXT {
+            return Err(TextError::TooLarge(ConfigFile::Proc));
+        }
         push(&mut lines, &window[at..at + made], each);
         at = (at + made) % TINFL_LZ_DICT_SIZE;
         match status {

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use corelo_loader::kernel::{KernelBtf, KernelBtfError};
+use corelo_loader::object_file::ObjectFile;
 
 use crate::failure::Failure;
 
-/// A file of the user's, in memory.
-pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::Input(format!("cannot read {}: {error}", path.display())))
+/// An object's file, in memory.
+pub(crate) fn read_file(path: &Path) -> Result<ObjectFile, Failure> {
+    ObjectFile::read(path).map_err(|error| Failure::Input(format!("cannot read {}: {error}", path.display())))
 }
 
 /// BTF of a file of the user's.

@@ -30,6 +30,53 @@ fn exit_codes() {
 }
 
 #[test]
+fn files_without_end_are_refused_with_the_limit() {
+    let object = fixture("core_fields-el.o");
+    for command in
+        [&["relocs", "/dev/zero"][..], &["budget", "/dev/zero"], &["load", "/dev/zero"], &["run", "/dev/zero"]]
+    {
+        let run = corelo(command);
+        assert_eq!(run.code, 2, "{command:?}: {}", run.stderr);
+        assert!(
+            run.stderr.contains("/dev/zero: larger than 64 MiB, which no object is"),
+            "{command:?}: {}",
+            run.stderr
+        );
+    }
+    let rows = [&["relocs", &object, "--btf", "/dev/zero"][..], &["btf", "dump", "/dev/zero"]];
+    for command in rows {
+        let run = corelo(command);
+        assert_eq!(run.code, 2, "{command:?}: {}", run.stderr);
+        assert!(run.stderr.contains("/dev/zero: neither BTF nor an ELF file"), "{command:?}: {}", run.stderr);
+    }
+    let large = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(large.path(), [0x9f, 0xeb, 1, 0]).unwrap();
+    large.as_file().set_len((256 << 20) + 1).unwrap();
+    let path = large.path().to_str().unwrap();
+    let module = format!("m={path}");
+    let rows = [
+        &["relocs", &object, "--btf", path][..],
+        &["btf", "dump", path],
+        &["btf", "dump", &object, "--base", path],
+        &["min-btf", &object, "--btf", path, "-o", "/dev/null"],
+        &[
+            "relocs",
+            &fixture("core_fields-el.o"),
+            "--btf",
+            &fixture("core_fields-target-el.btf"),
+            "--module-btf",
+            &module,
+        ],
+    ];
+    for command in rows {
+        let run = corelo(command);
+        assert_eq!(run.code, 2, "{command:?}: {}", run.stderr);
+        let wanted = format!("{path}: larger than 256 MiB, which no BTF is");
+        assert!(run.stderr.contains(&wanted), "{command:?}: {}", run.stderr);
+    }
+}
+
+#[test]
 fn relocs_json_has_the_keys_that_are_promised() {
     let run =
         corelo(&["relocs", &fixture("core_fields-el.o"), "--btf", &fixture("core_fields-target-el.btf"), "--json"]);

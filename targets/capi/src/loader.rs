@@ -14,6 +14,7 @@ use corelo_loader::links::Link;
 use corelo_loader::load::{Collection, LoadError, LoadOptions, rehearse};
 use corelo_loader::maps::Memlock;
 use corelo_loader::modules::Modules;
+use corelo_loader::object_file::ObjectFile;
 use corelo_loader::prepare::{Kernel, KernelError, KernelOptions};
 use corelo_loader::programs::GrowingLog;
 use corelo_loader::report::{LoadReport, Name, NoKernelBtf, ObjectReport};
@@ -92,14 +93,13 @@ pub unsafe extern "C" fn corelo_open(
     let open = || {
         // SAFETY: the caller's promise.
         let (path, options) = unsafe { (string(path, "path")?, Checked::new(options)?) };
-        let object = std::fs::read(path).map_err(|error| {
-            let errno = corelo_loader::sys::Errno(error.raw_os_error().unwrap_or(0));
-            crate::failure::system(format!("{path}: {errno}"), errno)
-        })?;
+        let object = ObjectFile::read(Path::new(path))
+            .map_err(|error| crate::failure::system(format!("{path}: {error}"), error.errno()))?;
+        let object = Box::from(&*object);
         let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
         let stem = stem.split('.').next().unwrap_or_default().to_owned();
         // SAFETY: the caller's promise for `loader` and the memory in the options.
-        unsafe { hand_out(open(object.into(), path, &stem, options), loader) }
+        unsafe { hand_out(open(object, path, &stem, options), loader) }
     };
     // SAFETY: the caller's promise.
     unsafe { finish(open(), error) }
@@ -550,6 +550,26 @@ mod tests {
         let code = unsafe { corelo_open(path.as_ptr(), &options, &mut handle, ptr::null_mut()) };
         assert_eq!(code as i32, Code::Ok as i32);
         handle
+    }
+
+    #[test]
+    fn an_object_without_end_is_refused() {
+        let mut text = [0u8; 256];
+        let mut error = Error {
+            text: text.as_mut_ptr().cast(),
+            text_size: text.len(),
+            code: Code::Ok,
+            os_error: 0,
+            wanted: 0,
+            left: 0,
+        };
+        let mut handle = ptr::null_mut();
+        // SAFETY: all of it lives until the call returns.
+        let code = unsafe { corelo_open(c"/dev/zero".as_ptr(), ptr::null(), &mut handle, &mut error) };
+        assert!(code as i32 == Code::System as i32 && handle.is_null());
+        assert_eq!(error.os_error, corelo_loader::sys::Errno::EFBIG.0);
+        let said = core::ffi::CStr::from_bytes_until_nul(&text).unwrap();
+        assert_eq!(said.to_str(), Ok("/dev/zero: larger than 64 MiB, which no object is"));
     }
 
     /// corelo.h promises it: the second try in exactly the bytes that one takes failed.

@@ -3,7 +3,6 @@
 //! Without OBJECT it is the exec and exit monitor that is part of it, in an arena of exactly the bytes that it needs. An
 //! OBJECT from a file is loaded and attached in an arena of 64 KiB; it is there to measure with.
 
-use std::fs;
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -12,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use corelo_loader::object_file::ObjectFile;
 use corelo_minimal_agent::agent::{self, Surroundings, Watchdog};
 use corelo_minimal_agent::budget::ARENA_BYTES;
 use corelo_minimal_agent::{OBJECT, event::Event};
@@ -92,7 +92,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             agent::run(OBJECT, btf, arena.as_mut_bytes(), Some("events"), arguments.length, &mut device)
         }
         Some(path) => {
-            let bytes = fs::read(path)?;
+            let bytes = ObjectFile::read(path.as_ref()).map_err(|error| format!("{}: {error}", path.display()))?;
             let mut arena = LARGE_ARENA.lock()?;
             agent::run(&bytes, btf, arena.as_mut_bytes(), None, arguments.length, &mut device)
         }
