@@ -369,7 +369,7 @@ impl fmt::Display for LoadReport<'_, '_> {
             LoadError::MapCreate { map, errno } => {
                 self.write_map(f, map)?;
                 write!(f, "the kernel refuses to create it: {errno}")?;
-                write_privileges(f, errno)
+                write_privileges(f, errno, CapabilitySet::BPF)
             }
             LoadError::Cpus { map, errno } => {
                 self.write_map(f, map)?;
@@ -413,12 +413,12 @@ impl fmt::Display for LoadReport<'_, '_> {
             LoadError::ModuleBtf { function, errno } => {
                 self.write_program(f, function)?;
                 write!(f, "the BTF of its target's module cannot be had: {errno}")?;
-                write_privileges(f, errno)
+                write_privileges(f, errno, CapabilitySet::SYS_ADMIN)
             }
             LoadError::ReplacedBtf { function, errno } => {
                 self.write_program(f, function)?;
                 write!(f, "the BTF of the program that it replaces cannot be had: {errno}")?;
-                write_privileges(f, errno)
+                write_privileges(f, errno, CapabilitySet::SYS_ADMIN)
             }
             LoadError::Extern { number, error } => {
                 let ext = self.prepared.declared().externs().get(number);
@@ -464,27 +464,76 @@ impl fmt::Display for LoadReport<'_, '_> {
                 if failure.errno == Errno::EINVAL && self.is_newer_kind(function) {
                     f.write_str(": a kernel after Linux 7.2 is needed for sections of this name")?;
                 }
-                write_privileges(f, failure.errno)
+                let wanted = self.kind_of(function).map_or(CapabilitySet::BPF, |kind| capabilities(kind.prog_type));
+                write_privileges(f, failure.errno, wanted)
             }
             error => error.fmt(f),
         }
     }
 }
 
-fn write_privileges(f: &mut fmt::Formatter<'_>, errno: Errno) -> fmt::Result {
+/// What the kernel asks of who loads a program of this type, if not CAP_SYS_ADMIN (`is_net_admin_prog_type`,
+/// `is_perfmon_prog_type`).
+fn capabilities(prog_type: ProgType) -> CapabilitySet {
+    let reads_kernel = matches!(
+        prog_type,
+        ProgType::KPROBE
+            | ProgType::TRACEPOINT
+            | ProgType::PERF_EVENT
+            | ProgType::RAW_TRACEPOINT
+            | ProgType::RAW_TRACEPOINT_WRITABLE
+            | ProgType::TRACING
+            | ProgType::LSM
+            | ProgType::STRUCT_OPS
+            | ProgType::EXT
+    );
+    let is_network = matches!(
+        prog_type,
+        ProgType::SCHED_CLS
+            | ProgType::SCHED_ACT
+            | ProgType::XDP
+            | ProgType::LWT_IN
+            | ProgType::LWT_OUT
+            | ProgType::LWT_XMIT
+            | ProgType::LWT_SEG6LOCAL
+            | ProgType::SK_SKB
+            | ProgType::SK_MSG
+            | ProgType::FLOW_DISSECTOR
+            | ProgType::CGROUP_DEVICE
+            | ProgType::CGROUP_SOCK
+            | ProgType::CGROUP_SOCK_ADDR
+            | ProgType::CGROUP_SOCKOPT
+            | ProgType::CGROUP_SYSCTL
+            | ProgType::SOCK_OPS
+            | ProgType::EXT
+            | ProgType::NETFILTER
+    );
+    let mut wanted = CapabilitySet::BPF;
+    wanted.set(CapabilitySet::PERFMON, reads_kernel);
+    wanted.set(CapabilitySet::NET_ADMIN, is_network);
+    wanted
+}
+
+/// `wanted` is what suffices where CAP_SYS_ADMIN is not there.
+fn write_privileges(f: &mut fmt::Formatter<'_>, errno: Errno, wanted: CapabilitySet) -> fmt::Result {
     if errno != Errno::EPERM {
         return Ok(());
     }
     let held = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-    f.write_str(refusal(held, lockdown::mode()))
+    f.write_str(refusal(held, wanted, lockdown::mode()))
 }
 
-/// Who refuses a program with EPERM, as far as can be told from the capabilities of this process.
-fn refusal(held: CapabilitySet, mode: lockdown::Mode) -> &'static str {
-    let may_load =
-        held.contains(CapabilitySet::SYS_ADMIN) || held.contains(CapabilitySet::BPF | CapabilitySet::PERFMON);
+/// Who refuses something with EPERM, as far as can be told from the capabilities of this process.
+fn refusal(held: CapabilitySet, wanted: CapabilitySet, mode: lockdown::Mode) -> &'static str {
+    let may_load = held.contains(CapabilitySet::SYS_ADMIN) || held.contains(wanted);
+    let of_kernel = wanted.contains(CapabilitySet::PERFMON);
+    let of_network = wanted.contains(CapabilitySet::NET_ADMIN);
     match (may_load, mode) {
-        (false, _) => ": run as root, or with CAP_BPF and CAP_PERFMON",
+        (false, _) if wanted == CapabilitySet::SYS_ADMIN => ": run as root, or with CAP_SYS_ADMIN",
+        (false, _) if of_kernel && of_network => ": run as root, or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN",
+        (false, _) if of_kernel => ": run as root, or with CAP_BPF and CAP_PERFMON",
+        (false, _) if of_network => ": run as root, or with CAP_BPF and CAP_NET_ADMIN",
+        (false, _) => ": run as root, or with CAP_BPF",
         (true, lockdown::Mode::Confidentiality) => ": the kernel is locked down (confidentiality)",
         (true, _) => ": though the capabilities are there: lockdown, a security module or a user namespace may be why",
     }
@@ -674,7 +723,7 @@ mod tests {
             (admin, lockdown::Mode::Integrity, "lockdown, a security module"),
             (both, lockdown::Mode::None, "lockdown, a security module"),
         ] {
-            let words = refusal(held, mode);
+            let words = refusal(held, CapabilitySet::BPF | CapabilitySet::PERFMON, mode);
             assert!(words.contains(said), "{held:?}, {mode:?}: {words}");
         }
     }

@@ -19,6 +19,7 @@
 //! | [`random`] | random types, targets and relocations |
 //! | [`libbpf`] | libbpf itself (feature `libbpf`) |
 //! | [`fake_kernel`] | a kernel older than the one that runs |
+//! | [`user`] | an ordinary user with some capabilities |
 //! | [`kernel`] | root, bpf(2), descriptors, bpftool |
 
 pub mod btf_builder;
@@ -37,3 +38,4 @@ pub mod libbpf;
 pub mod numbers;
 pub mod object_builder;
 pub mod random;
+pub mod user;
