@@ -12,6 +12,7 @@
 #             with a count above 0; s390x, whose kernel has no JIT: the last three, and `corelo load` says why not the others;
 #   syscalls  amd64, arm64, s390x: a system call by its own name, on entry and return, and LINUX_HAS_SYSCALL_WRAPPER;
 #   patterns  amd64, arm64, s390x, all of 7.2: kprobe.multi, kretprobe.multi and kprobe.session programs, by pattern and by name;
+#   contexts  amd64-5.10, arm64-6.1: functions with a context that is told by a tag load;
 #   arena     amd64-7.2: variables of an arena at its end; a kprobe on a name that several functions bear is refused in words;
 #   modules   amd64-7.2, arm64-6.1, s390x-7.2: loads modules of the kernel's package; an object hooks functions (amd64) and a
 #             tracepoint of some and reads fields of types that only modules have, a second calls functions of another (but s390x,
@@ -202,7 +203,7 @@ check_btf_build() {
 }
 
 check_kernel() {
-    local kernel=$1 arch log program object name btf='' options='' whole='' arguments=() count=1 endian=el hooks='' no_btf='' syscalls='' patterns='' arena=''
+    local kernel=$1 arch log program object name btf='' options='' whole='' arguments=() count=1 endian=el hooks='' no_btf='' syscalls='' patterns='' arena='' contexts=''
     local modules='' c_modules='' agent skip_fentry='' skip_trampolines='' usdt='' usdt_options minimal_agent=''
     arch=$(kernel_arch "$kernel")
     log=$logs/$kernel.log
@@ -276,6 +277,11 @@ check_kernel() {
         arguments+=(--bg "/corelo run /obj_kprobe_multi-$endian.o --for 2 --json --dump hits" --do exec-until-done)
         count=$((count + 1)) patterns=$count
     fi
+    # Global functions with a context, which kernels before 6.8 do not know by its tag.
+    if [[ $kernel =~ ^(amd64-5.10|arm64-6.1)$ ]]; then
+        arguments+=(--file "$fixtures/obj_arg_ctx-el.o:/arg_ctx.o" --run "/corelo load /arg_ctx.o")
+        contexts=$((count + 1)) count=$((count + 1))
+    fi
     if [ "$kernel" = amd64-7.2 ]; then
         arguments+=(--file "$fixtures/obj_arena_fixed-el.o:/obj_arena_fixed.o" --file "$fixtures/told_several_functions-el.o:/several.o")
         arguments+=(--bg "/corelo run /obj_arena_fixed.o --for 2 --json --dump hits" --do exec-until-done --run "/corelo run /several.o --for 1")
@@ -348,6 +354,7 @@ check_kernel() {
     fi
     [ -z "$minimal_agent" ] || check_minimal_agent "$kernel" "$log" "$minimal_agent"
     [ -z "$syscalls" ] || check_values "$kernel" "$log" "$syscalls" syscalls ksyscall=+ kretsyscall=+ has_wrapper=+
+    [ -z "$contexts" ] || check_said "$kernel" "$log" "$contexts" contexts 0 "[0-9]* programs, "
     if [ -n "$arena" ]; then
         # Its address is fixed, it has two pages, and its variable is on the second.
         check_values "$kernel" "$log" "$arena" arena variable=$((0x100000000000 + 4096))

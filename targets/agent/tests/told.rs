@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use common::{corelo, fixture, has_kernel, lines};
+use corelo_tests::fake_kernel::{FakeKernel, require_fake_kernel};
 
 /// The one line on standard error of a command that fails with `code`.
 #[track_caller]
@@ -195,4 +196,42 @@ fn struct_ops_without_btf() {
     let (_directory, path) = bent("obj_struct_ops-el.o", b".BTF", nameless);
     let text = told(&["budget", path.to_str().unwrap()], 1);
     says(&text, &["of struct_ops tables needs BTF", "compile it with -g", "`.struct_ops`"]);
+}
+
+#[test]
+fn attach_types_have_names() {
+    if !has_kernel() {
+        return;
+    }
+    let run = corelo(&["load", &fixture("told_empty_slot-el.o"), "--json"]);
+    let programs = lines(&run.stdout)[0]["programs"].clone();
+    assert_eq!((&programs[0]["type"], &programs[0]["attach_type"]), (&"xdp".into(), &"xdp".into()));
+    let run = corelo(&["load", &fixture("refused-el.o"), "--skip", "no_null_check", "--json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let run = corelo(&["load", &fixture("told_pin-el.o"), "--json"]);
+    assert_eq!(lines(&run.stdout)[0]["programs"][0]["attach_type"], serde_json::Value::Null);
+    std::fs::remove_file("/sys/fs/bpf/corelo_told_pin").unwrap();
+}
+
+#[test]
+fn models_of_inner_maps_are_named_as_with_libbpf() {
+    if !require_fake_kernel("look at the maps that are created") || !has_kernel() {
+        return;
+    }
+    let object = fixture("obj_maps-el.o");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corelo"));
+    // As new as this one: nothing is refused.
+    let (output, log) = FakeKernel::new(9, 9).run(command.args(["load", &object]));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    const MAP_CREATE: u32 = 0;
+    // `map_name` is at byte 28 of the argument block.
+    let names: Vec<String> = log
+        .taken(MAP_CREATE)
+        .map(|call| {
+            let name: Vec<u8> = (28..44).step_by(4).flat_map(|at| call.word(at).to_ne_bytes()).collect();
+            String::from_utf8(name).unwrap().trim_end_matches('\0').to_owned()
+        })
+        .collect();
+    assert!(names.iter().any(|name| name.ends_with(".inner") || name.ends_with(".inn")), "{names:?}");
+    assert!(names.iter().all(|name| !name.is_empty()), "{names:?}");
 }

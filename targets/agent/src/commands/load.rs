@@ -1,7 +1,7 @@
 //! `corelo load`: into the kernel and out again, to see what it makes of an object.
 
 use corelo_core::arena::Arena;
-use corelo_core::object::section_name::ProgType;
+use corelo_core::object::section_name::{AttachType, ProgType};
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::maps::{MapTypeName, map_info};
 use corelo_loader::programs::{prog_info, prog_map_ids};
@@ -69,10 +69,11 @@ fn show(
     }
     for program in &programs {
         out.line(format_args!(
-            "program {} ({}): {}, id {}, {} instructions, {} bytes of machine code, tag {}, maps {}",
+            "program {} ({}): {}, attach type {}, id {}, {} instructions, {} bytes of machine code, tag {}, maps {}",
             word(&program["name"]),
             word(&program["section"]),
             word(&program["type"]),
+            word(&program["attach_type"]),
             program["id"],
             program["insns"],
             program["jited_bytes"],
@@ -116,6 +117,14 @@ fn word(value: &Value) -> &str {
     value.as_str().unwrap_or("-")
 }
 
+/// The attach type that the program's section says; `None` for types of program that have none.
+fn attach_type(collection: &Collection<'_, '_>, number: usize) -> Option<String> {
+    let kind = collection.program_kind(number)?;
+    // 0 is none, but for these.
+    let has_one = kind.expected_attach_type != AttachType::NONE || kind.prog_type == ProgType::CGROUP_SKB;
+    has_one.then(|| kind.expected_attach_type.to_string())
+}
+
 fn programs(collection: &Collection<'_, '_>) -> Result<Vec<Value>, Failure> {
     let prepared = collection.prepared();
     let mut list = Vec::new();
@@ -135,6 +144,7 @@ fn programs(collection: &Collection<'_, '_>) -> Result<Vec<Value>, Failure> {
             "name": name,
             "section": text(prepared.section_name(function)),
             "type": ProgType(info.prog_type).to_string(),
+            "attach_type": attach_type(collection, number),
             "id": info.id,
             "insns": info.xlated_size / 8,
             "jited_bytes": info.jited_size,
