@@ -169,4 +169,19 @@ mod tests {
         );
         assert!(is_refused, "{short:?}");
     }
+
+    #[test]
+    fn ids_and_cookies_reach_the_kernel_where_it_looks_for_them() {
+        use crate::sys::fake::{install, read_from, some_fd, u32_at};
+        use std::os::fd::AsFd;
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let _guard = install(|command, block| {
+            assert_eq!((command, u32_at(block, 8), u32_at(block, 12)), (bpf::cmd::LINK_CREATE, 60, 0));
+            assert_eq!(read_from(block, 16, 8), [7u32, 70_000].map(u32::to_ne_bytes).as_flattened());
+            assert_eq!(read_from(block, 24, 16), [1u64, u64::MAX].map(u64::to_ne_bytes).as_flattened());
+            assert_eq!((u32_at(block, 32), block.len() >= 36), (2, true));
+            Some(Ok(some_fd()))
+        });
+        drop(attach(null.as_fd(), 60, &[7, 70_000], &[1, u64::MAX]).unwrap());
+    }
 }

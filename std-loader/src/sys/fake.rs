@@ -53,3 +53,11 @@ pub(crate) fn write_to(attr: &[u8], pointer_offset: usize, bytes: &[u8]) {
     // SAFETY: the block was built by sys/bpf.rs from a live slice, and tests write no more than its length field says.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
 }
+
+/// Reads `len` bytes through a pointer of an argument block, as the kernel does.
+pub(crate) fn read_from(attr: &[u8], pointer_offset: usize, len: usize) -> Vec<u8> {
+    let address = u64::from_ne_bytes(attr[pointer_offset..pointer_offset + 8].try_into().unwrap());
+    let from = std::ptr::with_exposed_provenance::<u8>(address as usize);
+    // SAFETY: the block was built by sys/bpf.rs from a live slice, and tests read no more than its length field says.
+    unsafe { std::slice::from_raw_parts(from, len) }.to_vec()
+}
