@@ -19,6 +19,13 @@ pub const MAX_COMPARISONS: u32 = 1 << 16;
 /// candidate of its name, and a hostile object has thousands of the one and meets thousands of the other.
 pub const MAX_ALL_COMPARISONS: u32 = 1 << 24;
 
+/// Bytes of the name of a type, member or enumerator, its NUL counted (kernel: `KSYM_NAME_LEN`, to which
+/// `btf_name_valid_identifier` holds all of them). Thousands of types may bear one name of megabytes.
+pub const MAX_NAME: usize = 512;
+
+/// Bytes of an access string, its NUL counted: [`MAX_ACCESS_STEPS`] numbers have no more than 704.
+pub const MAX_ACCESS_STRING: usize = 1024;
+
 /// Instructions of one program after linking (kernel: `BPF_COMPLEXITY_LIMIT_INSNS`).
 pub const MAX_PROGRAM_INSNS: u32 = 1_000_000;
 

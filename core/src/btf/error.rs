@@ -99,6 +99,11 @@ pub enum BtfError {
         /// The offset in the string section, the base's strings included.
         offset: u32,
     },
+    /// The string at this offset is longer than what it is there for: a name has 511 bytes at most for the kernel.
+    NameTooLong {
+        /// The offset in the string section, the base's strings included.
+        offset: u32,
+    },
     /// Modifiers, typedefs or arrays refer to each other too many times in a row, or in a ring.
     ChainTooLong {
         /// The id at which the chain was entered.
@@ -141,6 +146,9 @@ impl fmt::Display for BtfError {
             ),
             Self::NoSuchType { id } => write!(f, "BTF has no type [{id}]"),
             Self::BadStringOffset { offset } => write!(f, "BTF has no string at offset {offset}"),
+            Self::NameTooLong { offset } => {
+                write!(f, "BTF string at offset {offset} is longer than names are (511 bytes)")
+            }
             Self::ChainTooLong { id } => {
                 write!(f, "BTF type [{id}] leads to itself or through more than 32 types in a row")
             }

@@ -6,7 +6,7 @@
 use super::rows::{self, Rows, Stride};
 use super::{Array, Btf, BtfError, Kind, Type, TypeId};
 use crate::arena::{Arena, Part};
-use crate::limits::MAX_CHAIN;
+use crate::limits::{MAX_CHAIN, MAX_NAME};
 use crate::numbers::to_u32;
 
 /// Types per entry of the index over a kernel's BTF, where the caller does not choose: 16 KB for 126,000 types.
@@ -170,6 +170,39 @@ impl<'a> Types<'a> {
     /// [`BtfError::BadStringOffset`]
     pub fn name(&self, ty: &Type<'_>) -> Result<&'a [u8], BtfError> {
         self.string(ty.name_off())
+    }
+
+    /// The string at `offset`, which is a name of a type, member or enumerator, or another that is no longer than `most`
+    /// bytes with its NUL. A longer one is not read to its end.
+    ///
+    /// # Errors
+    /// [`BtfError::BadStringOffset`], [`BtfError::NameTooLong`]
+    pub fn string_within(&self, offset: u32, most: usize) -> Result<&'a [u8], BtfError> {
+        if offset < self.btf.first_string {
+            let base = self.base.ok_or(BtfError::BadStringOffset { offset })?;
+            return base.string_within(offset, most);
+        }
+        let tail = self.btf.strings_from(offset).ok_or(BtfError::BadStringOffset { offset })?;
+        let head = tail.get(..most).unwrap_or(tail);
+        let len = head.iter().position(|&byte| byte == 0).ok_or(BtfError::NameTooLong { offset })?;
+        head.get(..len).ok_or(BtfError::BadStringOffset { offset })
+    }
+
+    /// The name of a type, member or enumerator, where it is one that the kernel takes.
+    pub(crate) fn identifier(&self, offset: u32) -> Result<&'a [u8], BtfError> {
+        self.string_within(offset, MAX_NAME)
+    }
+
+    /// Whether a type is called `wanted`, which costs no more for a longer name.
+    ///
+    /// # Errors
+    /// [`BtfError::BadStringOffset`]
+    pub fn is_called(&self, ty: &Type<'_>, wanted: &[u8]) -> Result<bool, BtfError> {
+        match self.string_within(ty.name_off(), wanted.len().saturating_add(1)) {
+            Ok(name) => Ok(name == wanted),
+            Err(BtfError::NameTooLong { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the string at `offset` is `wanted`: cheaper than reading it, as most differ early.

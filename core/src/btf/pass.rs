@@ -21,6 +21,7 @@ use super::query::{LONG_NAMES, LONG_STARTS, Questions};
 use super::rows::{CURSORS, Rows, Stride};
 use super::{Btf, BtfError, FIXED, TypeId};
 use crate::arena::{Arena, ArenaFull, Part};
+use crate::limits::MAX_NAME;
 use crate::numbers::{low_u8, to_u32, to_usize};
 use step::{Cursor, Len, Pending, Step, Steps, UNKNOWN_STEP};
 
@@ -241,6 +242,7 @@ impl<'a> Pass<'_, '_, 'a> {
 
     fn name(&self, name_off: u32) -> Option<&'a [u8]> {
         let tail = self.strings_from(name_off)?;
+        let tail = tail.get(..MAX_NAME).unwrap_or(tail);
         tail.get(..tail.iter().position(|&byte| byte == 0)?)
     }
 

@@ -57,7 +57,7 @@ pub fn dump(types: &Types<'_>, out: &mut impl fmt::Write) -> Result<(), DumpErro
 }
 
 /// Writes one of `types` without a line end after its last line. A name that is not in the string section is
-/// written as `(null)`, as bpftool does; bytes that are not UTF-8 as U+FFFD.
+/// written as `(null)`, as bpftool does, one of 64 KiB and more as `(too long)`; bytes that are not UTF-8 as U+FFFD.
 ///
 /// # Errors
 /// The writer's.
@@ -156,7 +156,11 @@ fn linkage(number: u32) -> &'static str {
     }
 }
 
-/// The string at an offset; `(anon)` at 0.
+/// The longest string that is written, its NUL counted: no name has a hundredth of it, and tags are no novels. A hundred
+/// thousand types may refer to one string.
+const MAX_SHOWN: usize = 1 << 16;
+
+/// The string at an offset; `(anon)` at 0, `(too long)` for one of [`MAX_SHOWN`] bytes and more.
 struct Name<'t, 'a> {
     types: &'t Types<'a>,
     offset: u32,
@@ -167,7 +171,11 @@ impl fmt::Display for Name<'_, '_> {
         if self.offset == 0 {
             return f.write_str("(anon)");
         }
-        let Ok(name) = self.types.string(self.offset) else { return f.write_str("(null)") };
+        let name = match self.types.string_within(self.offset, MAX_SHOWN) {
+            Ok(name) => name,
+            Err(BtfError::NameTooLong { .. }) => return f.write_str("(too long)"),
+            Err(_) => return f.write_str("(null)"),
+        };
         for chunk in name.utf8_chunks() {
             f.write_str(chunk.valid())?;
             if !chunk.invalid().is_empty() {

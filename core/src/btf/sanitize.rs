@@ -271,7 +271,7 @@ impl Additions {
             let ty = ty?;
             match ty.kind() {
                 Kind::Int if int.is_none() && ty.byte_size() == 4 && ty.int_bits() == 32 => int = Some(ty.id().0),
-                Kind::Datasec if types.name(&ty)? == KSYMS => {
+                Kind::Datasec if types.is_called(&ty, KSYMS)? => {
                     has_ksyms = true;
                     for var in ty.section_vars() {
                         has_kfuncs |= types.get(var.type_id)?.kind() == Kind::Func;

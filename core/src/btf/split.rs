@@ -278,7 +278,7 @@ fn note(count: &mut u32, first: &mut u32, id: u32) {
 fn collect(distilled: &Types<'_>, wanted: &mut [Wanted]) -> Result<(), RebaseError> {
     for (entry, ty) in wanted.iter_mut().skip(1).zip(distilled.btf().iter()) {
         let ty = ty?;
-        entry.hash = hash(FNV_BASIS, distilled.name(&ty)?);
+        entry.hash = hash(FNV_BASIS, distilled.identifier(ty.name_off())?);
         entry.id = ty.id().0;
         entry.name_off = ty.name_off();
         entry.byte_size = ty.byte_size();
@@ -337,7 +337,12 @@ fn search(base: &Types<'_>, distilled: &Types<'_>, wanted: &mut [Wanted]) -> Res
         if !may_match || found.name_off() == 0 {
             continue;
         }
-        let name = base.name(&found)?;
+        let name = match base.identifier(found.name_off()) {
+            Ok(name) => name,
+            // The distilled base has none of these.
+            Err(BtfError::NameTooLong { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
         let hash = hash(FNV_BASIS, name);
         let start = wanted.partition_point(|wanted| wanted.hash < hash);
         let alike = wanted.get_mut(start..).unwrap_or_default().iter_mut().take(MAX_NAMESAKES);

@@ -2,7 +2,7 @@
 
 use super::error::CompareError;
 use crate::btf::strings::same_essential;
-use crate::btf::{Kind, Type, TypeId, Types};
+use crate::btf::{BtfError, Kind, Type, TypeId, Types};
 use crate::limits::{MAX_CHAIN, MAX_COMPARISONS, MAX_TYPE_DEPTH};
 
 /// What looking at a name costs beside its bytes, in bytes.
@@ -55,9 +55,19 @@ impl<'l, 't> Pair<'l, 't> {
 
     /// Whether two names are the same but for their flavours.
     pub(super) fn same_essential_name(&mut self, local_off: u32, target_off: u32) -> Result<bool, CompareError> {
-        let (local, target) = (self.local.string(local_off)?, self.target.string(target_off)?);
+        let local = self.local.identifier(local_off)?;
+        let Some(target) = self.target_name(target_off)? else { return Ok(false) };
         self.spend_names(1, local.len().saturating_add(target.len()))?;
         Ok(same_essential(local, target))
+    }
+
+    /// A name of the target; `None` for one that is too long to be a kernel's, which is no name that is looked for.
+    pub(super) fn target_name(&self, offset: u32) -> Result<Option<&'t [u8]>, CompareError> {
+        match self.target.identifier(offset) {
+            Ok(name) => Ok(Some(name)),
+            Err(BtfError::NameTooLong { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -88,8 +98,8 @@ pub fn fields_are_compat(pair: &mut Pair<'_, '_>, local_id: TypeId, target_id: T
             Kind::Ptr | Kind::Float => Ok(true),
             Kind::Int => Ok(are_plain_ints(&local, &target)),
             Kind::Enum | Kind::Enum64 | Kind::Fwd => {
-                let (local_name, target_name) = (pair.local.name(&local)?, pair.target.name(&target)?);
-                Ok(local_name.is_empty() || target_name.is_empty() || same_essential(local_name, target_name))
+                let is_anonymous = pair.local.is_called(&local, b"")? || pair.target.is_called(&target, b"")?;
+                Ok(is_anonymous || pair.same_essential_name(local.name_off(), target.name_off())?)
             }
             Kind::Array => {
                 let (Some(local), Some(target)) = (local.array(), target.array()) else { return Ok(false) };

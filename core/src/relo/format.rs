@@ -8,7 +8,7 @@ use core::fmt::{self, Write};
 use crate::btf::ext::CoreRelo;
 use crate::btf::strings::Name;
 use crate::btf::{Kind, Type, TypeId, Types};
-use crate::limits::{MAX_ACCESS_STEPS, MAX_CHAIN};
+use crate::limits::{MAX_ACCESS_STEPS, MAX_ACCESS_STRING, MAX_CHAIN};
 
 /// The local access of a relocation record, shown as C has it.
 ///
@@ -66,7 +66,7 @@ fn write_spec(local: &Types<'_>, relo: &CoreRelo, out: &mut impl Write) -> fmt::
     if !write_type_name(local, relo.type_id, 0, out)? || relo.kind.is_type() {
         return Ok(());
     }
-    let Ok(access) = local.string(relo.access_str_off) else { return out.write_char('?') };
+    let Ok(access) = local.string_within(relo.access_str_off, MAX_ACCESS_STRING) else { return out.write_char('?') };
     let Ok(root) = local.skip_modifiers(relo.type_id) else { return out.write_char('?') };
     let mut at = Some(root);
     for (number, step) in access.split(|&byte| byte == b':').enumerate() {
@@ -76,7 +76,7 @@ fn write_spec(local: &Types<'_>, relo: &CoreRelo, out: &mut impl Write) -> fmt::
             at = write_step(local, &ty, index, out)?;
         } else if relo.kind.is_enumval() {
             at = None;
-            let name = ty.enumerator(index).and_then(|enumerator| local.string(enumerator.name_off).ok());
+            let name = ty.enumerator(index).and_then(|enumerator| local.identifier(enumerator.name_off).ok());
             let Some(name) = name else { return out.write_str("::?") };
             out.write_str("::")?;
             write!(out, "{}", Name(name))?;
@@ -105,7 +105,7 @@ fn write_step<'l>(
     let Some(member) = ty.member(index) else { return Ok(None) };
     if member.name_off != 0 {
         out.write_char('.')?;
-        let Ok(name) = local.string(member.name_off) else { return Ok(None) };
+        let Ok(name) = local.identifier(member.name_off) else { return out.write_char('?').map(|()| None) };
         write!(out, "{}", Name(name))?;
     }
     Ok(local.skip_modifiers(member.type_id).ok())
@@ -149,7 +149,7 @@ fn write_type_name(types: &Types<'_>, id: TypeId, depth: u32, out: &mut impl Wri
         _ => "",
     };
     out.write_str(keyword)?;
-    match types.name(&ty) {
+    match types.identifier(ty.name_off()) {
         Ok([]) => out.write_str("(anon)")?,
         Ok(name) => write!(out, "{}", Name(name))?,
         Err(_) => return out.write_char('?').map(|()| false),

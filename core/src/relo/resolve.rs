@@ -520,7 +520,7 @@ fn count_and_compact(keys: &mut [[u32; 3]]) -> usize {
 
 fn root_query(local: &Types<'_>, names: &[u8], strings_at: usize, root: u32) -> Option<Query> {
     let ty = local.get(TypeId(root)).ok()?;
-    let name = local.name(&ty).ok()?;
+    let name = local.identifier(ty.name_off()).ok()?;
     let name_at = strings_at.checked_add(usize::try_from(ty.name_off()).ok()?)?;
     Query::new(names, name_at, name.len(), ty.kind(), Prefix::Root, root)
 }
@@ -535,7 +535,7 @@ fn local_value<'l>(
     let value = local_value_of(local, &spec, endian)?;
     if decision.needs_candidates() {
         let root = local.get(spec.root)?;
-        if local.name(&root)?.is_empty() {
+        if local.identifier(root.name_off())?.is_empty() {
             return Err(SpecError::AnonymousRoot { id: spec.root });
         }
     }

@@ -5,7 +5,7 @@ use heapless::Vec;
 use super::error::SpecError;
 use crate::btf::ext::{CoreRelo, ReloKind};
 use crate::btf::{Kind, Type, TypeId, Types};
-use crate::limits::MAX_ACCESS_STEPS;
+use crate::limits::{MAX_ACCESS_STEPS, MAX_ACCESS_STRING};
 use crate::numbers::to_u32;
 
 /// One step of an access that a name or an index stands for.
@@ -38,7 +38,7 @@ impl<'btf> AccessSpec<'btf> {
     /// # Errors
     /// [`SpecError`] for a malformed string, or one that does not fit the type.
     pub fn parse(local: &Types<'btf>, relo: &CoreRelo) -> Result<Self, SpecError> {
-        let access = local.string(relo.access_str_off)?;
+        let access = local.string_within(relo.access_str_off, MAX_ACCESS_STRING)?;
         let mut spec = Self { root: relo.type_id, kind: relo.kind, accessors: Vec::new(), bit_offset: 0 };
         if relo.kind.is_type() {
             local.get(relo.type_id)?;
@@ -68,7 +68,7 @@ impl<'btf> AccessSpec<'btf> {
             return Err(SpecError::NotEnumerator { id: ty.id(), kind: ty.kind() });
         }
         let enumerator = ty.enumerator(index).ok_or(SpecError::OutOfRange { id: ty.id(), index })?;
-        let name = local.string(enumerator.name_off)?;
+        let name = local.identifier(enumerator.name_off)?;
         self.push(Accessor { type_id: ty.id(), index, name: Some(name) })
     }
 
@@ -79,7 +79,7 @@ impl<'btf> AccessSpec<'btf> {
                 let member = at.member(index).ok_or(out_of_range)?;
                 self.bit_offset = self.bit_offset.checked_add(member.bit_offset).ok_or(SpecError::OffsetOverflow)?;
                 if member.name_off != 0 {
-                    let name = local.string(member.name_off)?;
+                    let name = local.identifier(member.name_off)?;
                     self.push(Accessor { type_id: at.id(), index, name: Some(name) })?;
                 }
                 Ok(local.skip_modifiers(member.type_id)?)

@@ -148,7 +148,7 @@ fn pointer_size(types: &Types<'_>) -> Option<(TypeId, u8)> {
     types.btf().iter().map_while(Result::ok).find_map(|ty| {
         let is_long = ty.kind() == Kind::Int
             && matches!(ty.byte_size(), 4 | 8)
-            && types.name(&ty).is_ok_and(|name| LONG_NAMES.contains(&name));
+            && LONG_NAMES.iter().any(|name| types.string_is(ty.name_off(), name));
         is_long.then(|| (ty.id(), low_u8(ty.byte_size())))
     })
 }
@@ -293,7 +293,7 @@ impl<'t> Graph<'t> for Marks<'t> {
 
     fn string(&self, offset: u32) -> &[u8] {
         // No name has this byte.
-        self.types.string(offset).unwrap_or(b"\xff")
+        self.types.identifier(offset).unwrap_or(b"\xff")
     }
 }
 

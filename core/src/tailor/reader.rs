@@ -7,6 +7,7 @@ use crate::btf::header::Extents;
 use crate::btf::info::{KNOWN_KINDS, SHAPES, Shape};
 use crate::btf::{BtfError, FIXED, Info, TypeId};
 use crate::bytes::{Bytes, Endian};
+use crate::limits::MAX_NAME;
 use crate::numbers::{to_u32, to_u64, to_usize};
 
 /// The most bytes of a layout section: four for each of 128 kinds.
@@ -147,13 +148,13 @@ impl Blob {
             while let Some(end) = rest.iter().position(|&byte| byte == 0) {
                 let (name, after) = rest.split_at_checked(end).unwrap_or_default();
                 rest = after.get(1..).unwrap_or_default();
-                if !core::mem::take(&mut is_inside) {
+                if !core::mem::take(&mut is_inside) && name.len() < MAX_NAME {
                     each(offset, name)?;
                 }
                 offset = offset.saturating_add(u32::try_from(end).unwrap_or(u32::MAX)).saturating_add(1);
             }
             if rest.len() == wanted {
-                // Longer than the window: not looked at, to its end.
+                // Longer than the window, and than names are: not looked at, to its end.
                 is_inside = true;
                 offset = offset.saturating_add(u32::try_from(wanted).unwrap_or(u32::MAX));
             } else if wanted < window && !rest.is_empty() {

@@ -261,7 +261,7 @@ impl<'g, 't, G: Graph<'t>> Walk<'g, G> {
     fn matching_members(&mut self, local: &Types<'_>, local_type: &Type<'_>, target: &Type<'t>, level: u32) -> Noted {
         self.graph.keep_all(target)?;
         for local_member in local_type.members() {
-            let Ok(name) = local.string(local_member.name_off) else { return Ok(()) };
+            let Ok(name) = local.identifier(local_member.name_off) else { return Ok(()) };
             for member in target.members() {
                 if !self.spend() {
                     return Ok(());

@@ -29,6 +29,29 @@ fn exit_codes() {
     }
 }
 
+/// Types that share a name of megabytes: reading it for each took hours, and printing it terabytes.
+#[test]
+fn a_type_is_found_among_names_of_megabytes() {
+    let mut strings = vec![0];
+    strings.extend(vec![b'a'; 32 << 20]);
+    strings.push(0);
+    let words = (0..100_000u32).flat_map(|number| [1 + number, 4 << 24, 0]).chain([(32 << 20) - 1, 4 << 24, 0]);
+    let types: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+    let mut blob = vec![0x9f, 0xeb, 1, 0];
+    for word in [24, 0, types.len() as u32, types.len() as u32, strings.len() as u32] {
+        blob.extend(word.to_le_bytes());
+    }
+    blob.extend(types);
+    blob.extend(strings);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), blob).unwrap();
+    let path = file.path().to_str().unwrap();
+    let run = corelo(&["btf", "find", path, "aa"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "[100001] STRUCT 'aa' size=0 vlen=0\n"), "{}", run.stderr);
+    let run = corelo(&["btf", "dump", path]);
+    assert!(run.code == 0 && run.stdout.starts_with("[1] STRUCT '(too long)' size=0 vlen=0\n"), "{}", run.stderr);
+}
+
 #[test]
 fn files_without_end_are_refused_with_the_limit() {
     let object = fixture("core_fields-el.o");

@@ -32,7 +32,7 @@ pub(crate) fn find(options: &Options) -> Result<(), Failure> {
     with_types(options, |types, out| {
         for ty in types.btf().iter() {
             let ty = ty?;
-            if types.name(&ty)? == options.name.as_bytes() {
+            if types.is_called(&ty, options.name.as_bytes())? {
                 has_found = true;
                 if raw::write_type(types, &ty, out).and_then(|()| out.write_char('\n')).is_err() {
                     break;
