@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::fmt;
 
-use super::emit::{Emit, HEADER, PLACEHOLDER, is_written, names_of};
+use super::emit::{Emit, HEADER, PLACEHOLDER, names_of};
 use super::needs::Needs;
 use super::pairs::{Pair, Pairs, find};
 use super::walk::{Graph, Walk};
@@ -273,7 +273,7 @@ impl<'t> Graph<'t> for Marks<'t> {
     }
 
     fn keep(&mut self, ty: &Type<'t>) -> Result<(), ArenaFull> {
-        if !is_written(ty.kind()) {
+        if ty.id() == TypeId::VOID {
             return Ok(());
         }
         if let Some(array) = ty.array() {
@@ -288,7 +288,7 @@ impl<'t> Graph<'t> for Marks<'t> {
 
     fn keep_all(&mut self, ty: &Type<'t>) -> Result<(), ArenaFull> {
         self.keep(ty)?;
-        if is_written(ty.kind()) { self.kept.both().1.set(ty.id().0, ALL) } else { Ok(()) }
+        if ty.id() == TypeId::VOID { Ok(()) } else { self.kept.both().1.set(ty.id().0, ALL) }
     }
 
     fn string(&self, offset: u32) -> &[u8] {
@@ -309,7 +309,7 @@ fn write(
     let at = before.saturating_sub(arena.left());
     let mut ids = arena.grow::<u32>(Part::Tailor);
     for pair in marks.kept.pairs() {
-        if types.get(TypeId(pair.key)).is_ok_and(|ty| is_written(ty.kind())) {
+        if pair.key != 0 && pair.key < types.end_id() {
             ids.push(pair.key)?;
         }
     }
@@ -337,7 +337,14 @@ fn write(
         let len = types.string(pair.key).map_or(0, <[u8]>::len);
         strings_len = strings_len.saturating_add(u32::try_from(len).unwrap_or(u32::MAX)).saturating_add(1);
     }
-    let emit = Emit { ids, names: names.pairs(), keeps_ids: false, endian };
+    let emit = Emit {
+        ids,
+        names: names.pairs(),
+        keeps_ids: false,
+        end_id: types.end_id(),
+        end_string: types.end_string(),
+        endian,
+    };
     let mut blob = arena.grow::<u8>(Part::Tailor);
     PLACEHOLDER.into_iter().try_for_each(|byte| blob.push(byte))?;
     for &id in ids {

@@ -19,13 +19,19 @@ pub(super) struct Emit<'e> {
     pub(super) names: &'e [Pair],
     /// Whether types keep their ids.
     pub(super) keeps_ids: bool,
+    /// The id after the last one of the source.
+    pub(super) end_id: u32,
+    /// The offset after the last one of the source's strings.
+    pub(super) end_string: u32,
     pub(super) endian: Endian,
 }
 
 impl Emit<'_> {
     fn id(&self, id: TypeId) -> u32 {
-        // What was not needed is void.
         match self.ids.binary_search(&id.0) {
+            // What is not there stays so: this id is none in what is made, either.
+            Err(_) if id.0 >= self.end_id => id.0,
+            // What was not needed is void.
             Err(_) => 0,
             Ok(_) if self.keeps_ids => id.0,
             Ok(at) => u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1),
@@ -33,7 +39,11 @@ impl Emit<'_> {
     }
 
     fn name(&self, offset: u32) -> u32 {
-        find(self.names, offset).map_or(0, |pair| pair.value)
+        match find(self.names, offset) {
+            // Where there is no string there is none in what is made, either.
+            _ if offset >= self.end_string => u32::MAX,
+            found => found.map_or(0, |pair| pair.value),
+        }
     }
 
     fn word(&self, value: u32, out: &mut Growing<'_, '_, u8>) -> Result<(), ArenaFull> {
@@ -60,20 +70,24 @@ impl Emit<'_> {
         keeps: impl Fn(u32) -> bool,
         out: &mut Growing<'_, '_, u8>,
     ) -> Result<(), ArenaFull> {
-        let kind = ty.kind();
+        let (info, third) = as_written(ty.info(), ty.size_or_type());
+        let kind = info.kind();
         let is_filtered = kind.is_composite() || kind.is_enum();
-        let vlen = if is_filtered { to_u32((0..ty.vlen()).filter(|&index| keeps(index)).count()) } else { ty.vlen() };
+        let vlen = if is_filtered { to_u32((0..ty.vlen()).filter(|&index| keeps(index)).count()) } else { info.vlen() };
         self.word(self.name(ty.name_off()), out)?;
-        self.word(Info::new(kind, vlen, ty.kind_flag()).0, out)?;
+        self.word(Info::new(kind, vlen, info.kind_flag()).0, out)?;
         let third = match kind {
-            _ if kind.is_modifier_or_typedef() => self.id(ty.type_id()),
-            Kind::Ptr | Kind::Func | Kind::FuncProto | Kind::Var => self.id(ty.type_id()),
-            _ => ty.size_or_type(),
+            _ if kind.is_modifier_or_typedef() => self.id(TypeId(third)),
+            Kind::Ptr | Kind::Func | Kind::FuncProto | Kind::Var | Kind::DeclTag => self.id(TypeId(third)),
+            _ => third,
         };
         self.word(third, out)?;
         let each = (0..ty.vlen()).filter(|&index| keeps(index));
         match kind {
-            Kind::Int | Kind::Var => self.word(ty.tail().u32(0).unwrap_or(0), out)?,
+            Kind::Int | Kind::Var | Kind::DeclTag => {
+                let word = ty.tail().u32(0).filter(|_| kind == ty.kind());
+                self.word(word.unwrap_or(0), out)?;
+            }
             Kind::Array => {
                 if let Some(array) = ty.array() {
                     self.word(self.id(array.element), out)?;
@@ -113,10 +127,15 @@ impl Emit<'_> {
     }
 }
 
-/// Whether a type of this kind can be written: those whose contents are known and that no relocation ends at are left
-/// out.
-pub(super) fn is_written(kind: Kind) -> bool {
-    !matches!(kind, Kind::Void | Kind::Unknown(_) | Kind::Datasec | Kind::DeclTag)
+/// How a type is written that no relocation can end at, and whose contents are of no use or not known: so that whoever is
+/// led there by BTF at fault, or by a kind of a later kernel, judges it as before. A kind that is not known becomes a
+/// variable of no type, which has no size and is compatible with nothing either.
+pub(super) fn as_written(info: Info, third: u32) -> (Info, u32) {
+    match info.kind() {
+        Kind::Unknown(_) => (Info::new(Kind::Var, 0, false), 0),
+        Kind::Datasec => (Info::new(Kind::Datasec, 0, false), third),
+        _ => (info, third),
+    }
 }
 
 /// Calls `each` with the offset of every name of a type that is kept.

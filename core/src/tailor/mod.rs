@@ -20,7 +20,8 @@
 //! | function, variable | it, and its type like a type that is asked for |
 //! | always | the long integer type, whose size is that of a pointer |
 //!
-//! A type that is referred to but was not needed is `void`. All else about a kept type is as it was: name, kind, size,
+//! A type that is referred to but was not needed is `void`; one that does not exist does not exist there either, and a name
+//! without a string has none. All else about a kept type is as it was: name, kind, size,
 //! offsets.
 
 mod borrowed;

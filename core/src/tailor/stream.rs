@@ -17,7 +17,7 @@
 use core::cell::Cell;
 
 use super::borrowed::take_to_front;
-use super::emit::{Emit, HEADER, PLACEHOLDER, is_written, names_of};
+use super::emit::{Emit, HEADER, PLACEHOLDER, as_written, names_of};
 use super::error::StreamError;
 use super::needs::{Needs, is_open};
 use super::pairs::{Insertable, Pair, Pairs, find, take_closed};
@@ -371,12 +371,9 @@ impl<'n> Job<'n> {
         records: &mut Pairs<'_>,
     ) -> Result<(), StreamError<S::Error>> {
         let endian = self.blob.extents.endian;
-        let info = Info(info);
+        let is_known = !matches!(Info(info).kind(), Kind::Unknown(_));
+        let (info, third) = as_written(Info(info), third);
         let kind = info.kind();
-        if !is_written(kind) {
-            set_place(records, id, MISSING);
-            return Ok(());
-        }
         let at = records.front_len();
         for word in [name_off, info.0, third] {
             records.push_bytes(&u32_bytes(word, endian))?;
@@ -384,7 +381,10 @@ impl<'n> Job<'n> {
         let shape = SHAPES.get(usize::from(info.kind_number())).copied().unwrap_or(Shape { once: 0, each: 0 });
         let mut from = sum(self.blob.extents.types.0, offset).wrapping_add(to_u64(FIXED));
         let once = usize::from(shape.once);
-        if once > 0 {
+        if !is_known {
+            // Its linkage.
+            records.push_bytes(&[0; 4])?;
+        } else if once > 0 {
             let bytes = reader.exactly(from, once, CHUNK)?;
             records.push_bytes(bytes)?;
             if kind == Kind::Array {
@@ -393,7 +393,7 @@ impl<'n> Job<'n> {
             }
             from = from.wrapping_add(u64::from(shape.once));
         }
-        if kind.is_modifier_or_typedef() || matches!(kind, Kind::Func | Kind::Var) {
+        if kind.is_modifier_or_typedef() || matches!(kind, Kind::Func | Kind::Var | Kind::DeclTag) {
             want(records, third)?;
         }
         let each = usize::from(shape.each);
@@ -466,10 +466,7 @@ impl<'n> Job<'n> {
             let Some(&Pair { key: offset, .. }) = names.pairs().get(number) else { break };
             let value = u32::try_from(names.front_len()).unwrap_or(0);
             let is_name = self.copy_name(reader, offset, &mut names)?;
-            // Where there is no string there is none in what is made either, by the same offset: it is beyond the end of both.
-            let is_beyond = offset >= self.blob.extents.strings.1;
-            let value = if is_beyond { offset } else { value };
-            if let Some(pair) = names.pairs_mut().get_mut(number).filter(|_| is_name || is_beyond) {
+            if let Some(pair) = names.pairs_mut().get_mut(number).filter(|_| is_name) {
                 pair.value = value;
             }
         }
@@ -482,7 +479,8 @@ impl<'n> Job<'n> {
         let mut ids = arena.grow::<u32>(Part::Tailor);
         here().try_for_each(|ty| ids.push(ty.id().0))?;
         let ids = ids.finish()?;
-        let emit = Emit { ids, names, keeps_ids: true, endian };
+        let emit =
+            Emit { ids, names, keeps_ids: true, end_id: self.end_id, end_string: self.blob.extents.strings.1, endian };
         let mut blob = arena.grow::<u8>(Part::Tailor);
         PLACEHOLDER.into_iter().try_for_each(|byte| blob.push(byte))?;
         for ty in here() {

@@ -33,15 +33,18 @@ pub(super) trait Graph<'t> {
 pub(super) struct Walk<'g, G> {
     graph: &'g mut G,
     left: u32,
+    /// Some anonymous member's type is not there (yet), or leads too deep: whoever looks for a name ends there.
+    is_broken: bool,
     /// The same for all walks together.
     all_left: &'g Cell<u32>,
 }
 
 type Noted = Result<(), ArenaFull>;
+type Found<'t> = Result<Option<(Type<'t>, TypeId, usize)>, ArenaFull>;
 
 impl<'g, 't, G: Graph<'t>> Walk<'g, G> {
     pub(super) fn new(graph: &'g mut G, all_left: &'g Cell<u32>) -> Self {
-        Self { graph, left: MAX_COMPARISONS, all_left }
+        Self { graph, left: MAX_COMPARISONS, is_broken: false, all_left }
     }
 
     /// Notes what deciding `run`, the relocations of one root type, looks at in a candidate. Where nothing is left of
@@ -102,21 +105,25 @@ impl<'g, 't, G: Graph<'t>> Walk<'g, G> {
 
     fn field(&mut self, spec: &AccessSpec<'_>, root: TypeId) -> Noted {
         let mut at = root;
-        let mut holder = None;
+        let (mut holder, mut steps) = (None, 0usize);
         for (number, Accessor { name, .. }) in spec.accessors.iter().enumerate() {
             // Its size may count, and that of what an array holds.
             self.chain(at)?;
             let Some(target) = self.skip(at)? else { return Ok(()) };
             at = match name {
-                Some(name) => match self.member(name, target, 0)? {
-                    Some((found, type_id)) => {
-                        holder = Some(found);
+                Some(name) => match self.member(name, target, steps)? {
+                    Some((found, type_id, steps_to)) => {
+                        (holder, steps) = (Some(found), steps_to);
                         type_id
                     }
                     None => return Ok(()),
                 },
-                None if number == 0 => target.id(),
+                None if number == 0 => {
+                    steps = 1;
+                    target.id()
+                }
                 None => {
+                    steps = steps.saturating_add(1);
                     let Some(array) = target.array() else { return Ok(()) };
                     // Whether the array is the last member decides whether it is flexible.
                     if let (0, Some(holder)) = (array.len, &holder) {
@@ -129,24 +136,38 @@ impl<'g, 't, G: Graph<'t>> Walk<'g, G> {
         self.chain(at).map(|_| ())
     }
 
-    /// Looks for a member by name as `match_member` does; the way to it is noted. Returns what holds it, and its type.
-    fn member(&mut self, name: &[u8], target: Type<'t>, depth: usize) -> Result<Option<(Type<'t>, TypeId)>, ArenaFull> {
-        if !target.kind().is_composite() || depth >= MAX_ACCESS_STEPS || !self.spend() {
+    /// Looks for a member by name as `match_member` does, after as many steps; the way to it is noted. Returns what holds
+    /// it, its type, and the steps so far.
+    fn member(&mut self, name: &[u8], target: Type<'t>, steps: usize) -> Found<'t> {
+        if !target.kind().is_composite() {
             return Ok(None);
         }
+        if steps >= MAX_ACCESS_STEPS || !self.spend() {
+            self.is_broken = true;
+            return Ok(None);
+        }
+        let steps = steps.saturating_add(1);
         for (index, member) in (0..).zip(target.members()) {
             let found = self.graph.string(member.name_off);
             if found.is_empty() {
-                let Some(inner) = self.peek(member.type_id)? else { continue };
-                if let Some(found) = self.member(name, inner, depth.saturating_add(1))? {
+                let found = match self.peek(member.type_id)? {
+                    Some(inner) => self.member(name, inner, steps)?,
+                    None => {
+                        self.is_broken = true;
+                        None
+                    }
+                };
+                if found.is_some() || self.is_broken {
                     self.skip(member.type_id)?;
                     self.graph.keep_item(&target, index)?;
-                    return Ok(Some(found));
+                }
+                if found.is_some() {
+                    return Ok(found);
                 }
             } else if found == name {
                 self.graph.keep_item(&target, index)?;
                 self.chain(member.type_id)?;
-                return Ok(Some((target, member.type_id)));
+                return Ok(Some((target, member.type_id, steps)));
             }
         }
         Ok(None)
