@@ -88,6 +88,10 @@ const SHOWN: &[(&str, &[(&str, &str)])] = &[
     ),
     ("a descriptor whose number is 0", &[("std-loader/src/sys/bpf/tests.rs", "standard_input_is_not_taken_for_none")]),
     (
+        "name of more than 511 bytes",
+        &[("tests/tests/long_names.rs", "types_whose_name_is_too_long_for_a_kernel_are_no_candidates")],
+    ),
+    (
         "initial slot of a program that is not loaded",
         &[
             ("tests/tests/objects/maps.rs", "a_slot_for_a_program_that_is_not_loaded_stays_empty"),
