@@ -3,17 +3,25 @@
 mod common;
 
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
 use common::{corelo, fixture, has_kernel, lines};
 use corelo_tests::kernel::{not_here, skip};
 
+/// Tests that flood the machine with processes, and those that look for their own among all: one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn run_reports_the_processes_that_the_test_starts() {
     if !has_kernel() {
         return;
     }
+    let _alone = alone();
     let run = Command::new(env!("CARGO_BIN_EXE_corelo"))
         .args(["run", "--for", "3", "--json"])
         .stdout(Stdio::piped())
@@ -80,6 +88,7 @@ fn run_ends_at_an_interrupt_with_its_summary() {
     if !has_kernel() {
         return;
     }
+    let _alone = alone();
     let run = Command::new(env!("CARGO_BIN_EXE_corelo")).arg("run").stdout(Stdio::piped()).spawn().unwrap();
     sleep(Duration::from_millis(1000));
     let kill = Command::new("/bin/kill").args(["-INT", &run.id().to_string()]).status().unwrap();
@@ -375,6 +384,7 @@ fn what_found_no_room_is_counted_and_told() {
     if !has_kernel() {
         return;
     }
+    let _alone = alone();
     let mut run = blocked(&[]);
     let stdout = run.stdout.take().unwrap();
     let reader = std::thread::spawn(move || std::io::read_to_string(stdout).unwrap());
@@ -399,6 +409,7 @@ fn nothing_lost_is_told_too() {
     if !has_kernel() {
         return;
     }
+    let _alone = alone();
     let run = corelo(&["run", "--for", "0.2", "--json"]);
     let summary = &lines(&run.stdout).pop().unwrap()["summary"];
     assert_eq!((&summary["lost"], &summary["rings"][0]["times_full"]), (&0.into(), &0.into()), "{summary}");
@@ -411,6 +422,7 @@ fn a_run_that_nobody_reads_ends_all_the_same() {
     if !has_kernel() {
         return;
     }
+    let _alone = alone();
     for (args, is_ended) in [(&[][..], true), (&["--for", "6"], false)] {
         let mut run = blocked(args);
         if is_ended {
