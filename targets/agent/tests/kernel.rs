@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
@@ -27,8 +27,7 @@ fn run_reports_the_processes_that_the_test_starts() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // Long after the programs are attached, long before the end.
-    sleep(Duration::from_millis(1200));
+    wait_until_it_waits(&run);
     let mut started = Vec::new();
     for code in [0, 7, 255] {
         let mut child = Command::new("/bin/sh").args(["-c", &format!("exit {code}")]).spawn().unwrap();
@@ -90,9 +89,9 @@ fn run_ends_at_an_interrupt_with_its_summary() {
     }
     let _alone = alone();
     let run = Command::new(env!("CARGO_BIN_EXE_corelo")).arg("run").stdout(Stdio::piped()).spawn().unwrap();
-    sleep(Duration::from_millis(1000));
-    let kill = Command::new("/bin/kill").args(["-INT", &run.id().to_string()]).status().unwrap();
-    assert!(kill.success());
+    wait_until_it_waits(&run);
+    assert!(Command::new("/bin/true").status().unwrap().success());
+    end(&run, "-INT");
     let output = run.wait_with_output().unwrap();
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
@@ -105,6 +104,7 @@ fn run_prints_an_objects_own_records() {
     if !has_kernel() {
         return;
     }
+    let _alone = alone();
     let object = format!("{}/bpf/exec_monitor.bpf.o", env!("CARGO_MANIFEST_DIR"));
     for (args, is_wanted) in [
         (
@@ -126,7 +126,7 @@ fn run_prints_an_objects_own_records() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        sleep(Duration::from_millis(700));
+        wait_until_it_waits(&run);
         assert!(Command::new("/bin/true").status().unwrap().success());
         let output = run.wait_with_output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -325,9 +325,9 @@ fn load_says_which_pins_it_leaves_and_a_run_that_is_ended_leaves_none() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        wait_until("the run has pinned its map", || std::path::Path::new(PIN).exists());
-        let kill = Command::new("/bin/kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-        assert!(kill.success());
+        wait_until_it_waits(&child);
+        assert!(std::path::Path::new(PIN).exists());
+        end(&child, "-TERM");
         assert!(child.wait().unwrap().success());
     };
     run();
@@ -347,19 +347,27 @@ fn load_says_which_pins_it_leaves_and_a_run_that_is_ended_leaves_none() {
     assert!(corelo(&["load", "--help"]).stdout.contains("/sys/fs/bpf"));
 }
 
-/// Waits for at most ten seconds.
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..1000 {
-        if is_so() {
+/// Waits, for at most twenty seconds, until a run has attached its programs and waits for records: only then has it
+/// the epoll instance of its rings. A signal that comes before the run catches any would kill it.
+fn wait_until_it_waits(run: &Child) {
+    let fds = format!("/proc/{}/fd", run.id());
+    for _ in 0..2000 {
+        let mut targets = std::fs::read_dir(&fds).into_iter().flatten().flatten().map(|fd| fd.path().read_link());
+        if targets.any(|target| target.is_ok_and(|target| target.as_os_str() == "anon_inode:[eventpoll]")) {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        sleep(Duration::from_millis(10));
     }
-    panic!("never: {what}");
+    panic!("it never waits for records");
+}
+
+fn end(run: &Child, signal: &str) {
+    let kill = Command::new("/bin/kill").args([signal, &run.id().to_string()]).status().unwrap();
+    assert!(kill.success());
 }
 
 /// A run of the monitor whose output nobody reads, with more events behind it than pipe and ring have room for.
-fn blocked(args: &[&str]) -> std::process::Child {
+fn blocked(args: &[&str]) -> Child {
     let run = Command::new(env!("CARGO_BIN_EXE_corelo"))
         .args(["run", "--json"])
         .args(args)
@@ -367,16 +375,11 @@ fn blocked(args: &[&str]) -> std::process::Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    sleep(Duration::from_millis(700));
+    wait_until_it_waits(&run);
     // Each is an exec and an exit: two records of 184 bytes in a ring of 128 KiB, and as many lines in a pipe of 64 KiB.
     let many = "i=0; while [ $i -lt 1200 ]; do /bin/true; i=$((i+1)); done";
     assert!(Command::new("/bin/sh").args(["-c", many]).status().unwrap().success());
     run
-}
-
-fn end(run: &std::process::Child) {
-    let kill = Command::new("/bin/kill").args(["-TERM", &run.id().to_string()]).status().unwrap();
-    assert!(kill.success());
 }
 
 #[test]
@@ -390,7 +393,7 @@ fn what_found_no_room_is_counted_and_told() {
     let reader = std::thread::spawn(move || std::io::read_to_string(stdout).unwrap());
     // Time for what is in the ring to be printed.
     sleep(Duration::from_millis(700));
-    end(&run);
+    end(&run, "-TERM");
     let output = run.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let rows = lines(&reader.join().unwrap());
@@ -427,7 +430,7 @@ fn a_run_that_nobody_reads_ends_all_the_same() {
         let mut run = blocked(args);
         if is_ended {
             assert_eq!(run.try_wait().unwrap(), None, "its output is read");
-            end(&run);
+            end(&run, "-TERM");
         }
         let start = std::time::Instant::now();
         let status = loop {
