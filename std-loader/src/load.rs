@@ -53,8 +53,8 @@ pub use variables::VariableRef;
 
 /// Maps and programs of one object in the kernel. All is closed when it goes.
 #[derive(Debug)]
-pub struct Collection<'p, 'a> {
-    prepared: &'p Prepared<'a>,
+pub struct Collection<'a> {
+    prepared: Prepared<'a>,
     /// By the map's number.
     maps: FdTable<'a>,
     /// By the function's number.
@@ -120,12 +120,12 @@ pub fn rehearse<'a>(
     Ok(())
 }
 
-impl<'p, 'a> Collection<'p, 'a> {
-    fn empty(prepared: &'p Prepared<'a>, options: &LoadOptions<'_>, arena: &mut Arena<'a>) -> Result<Self, LoadError> {
+impl<'a> Collection<'a> {
+    fn empty(prepared: &Prepared<'a>, options: &LoadOptions<'_>, arena: &mut Arena<'a>) -> Result<Self, LoadError> {
         let maps = arena.slice::<i32>(prepared.maps().len(), Part::Descriptors)?;
         let programs = arena.slice::<i32>(prepared.declared().functions().len(), Part::Descriptors)?;
         Ok(Self {
-            prepared,
+            prepared: *prepared,
             maps: FdTable::new(maps),
             programs: FdTable::new(programs),
             btf: None,
@@ -146,7 +146,7 @@ impl<'p, 'a> Collection<'p, 'a> {
     /// # Errors
     /// [`LoadError`]; what was created is closed, and unpinned unless it was pinned before.
     pub fn create(
-        prepared: &'p Prepared<'a>,
+        prepared: &Prepared<'a>,
         options: &LoadOptions<'_>,
         arena: &mut Arena<'a>,
     ) -> Result<Self, LoadError> {
@@ -173,9 +173,9 @@ impl<'p, 'a> Collection<'p, 'a> {
     fn create_maps(&mut self, options: &LoadOptions<'_>, arena: &mut Arena<'a>) -> Result<(), LoadError> {
         let prepared = self.prepared;
         let mut scratch = arena.scratch();
-        let used = used_maps(prepared, options, &mut scratch)?;
+        let used = used_maps(&prepared, options, &mut scratch)?;
         for (number, map) in prepared.maps().iter().enumerate() {
-            if is_made(prepared, number, map, used, options) {
+            if is_made(&prepared, number, map, used, options) {
                 self.create_map(number, map, options)?;
                 self.fill(number, map, options, &mut scratch.scratch())?;
             }
@@ -226,7 +226,7 @@ impl<'p, 'a> Collection<'p, 'a> {
     /// [`LinkError`](links::LinkError)
     pub fn attach(&self, number: usize) -> Result<Option<links::Link>, links::LinkError> {
         let function = self.prepared.declared().functions().get(number);
-        let kind = function.and_then(|function| program_kind(self.prepared, function));
+        let kind = function.and_then(|function| program_kind(&self.prepared, function));
         let (Some(kind), Some(program)) = (kind, self.programs.get(number)) else { return Ok(None) };
         attach::attach(program, &kind, |usdt| self.attach_probe(program, usdt))
     }
@@ -241,7 +241,7 @@ impl<'p, 'a> Collection<'p, 'a> {
         let failed = |errno| links::LinkError::Kernel { call: "BPF_LINK_CREATE", errno };
         let program = self.programs.get(number).ok_or(failed(Errno::EBADF))?;
         let function = self.prepared.declared().functions().get(number);
-        if !function.is_some_and(|function| is_usdt(self.prepared, function)) {
+        if !function.is_some_and(|function| is_usdt(&self.prepared, function)) {
             return Err(failed(Errno::EINVAL));
         }
         self.attach_probe(program, usdt)
@@ -279,7 +279,7 @@ impl<'p, 'a> Collection<'p, 'a> {
     /// Where a program runs, as its section says.
     #[must_use]
     pub fn program_kind(&self, number: usize) -> Option<ProgramKind<'a>> {
-        program_kind(self.prepared, self.prepared.declared().functions().get(number)?)
+        program_kind(&self.prepared, self.prepared.declared().functions().get(number)?)
     }
 
     /// The descriptor of a loaded program, by its function's number.
@@ -317,8 +317,8 @@ impl<'p, 'a> Collection<'p, 'a> {
 
     /// What it was made from.
     #[must_use]
-    pub fn prepared(&self) -> &'p Prepared<'a> {
-        self.prepared
+    pub fn prepared(&self) -> &Prepared<'a> {
+        &self.prepared
     }
 
     /// The object's BTF in the kernel.

@@ -16,7 +16,7 @@ fn load_within<T>(
     file: &[u8],
     arena_bytes: usize,
     options: &LoadOptions<'_>,
-    then: impl FnOnce(&Collection<'_, '_>, usize) -> T,
+    then: impl FnOnce(&Collection<'_>, usize) -> T,
 ) -> Result<T, LoadError> {
     let kernel = KernelBtf::open().unwrap();
     // Allocators align large blocks to more than the arena's 8 bytes.

@@ -37,8 +37,9 @@ pub enum ExternMatch {
     },
 }
 
-/// An object whose every relocation is decided.
-#[derive(Debug)]
+/// An object whose every relocation is decided: views of the object, the kernel's types and the arena, so that a copy is
+/// cheap and as good.
+#[derive(Clone, Copy, Debug)]
 pub struct Prepared<'a> {
     pub(super) object: Object<'a>,
     pub(super) local: Option<Types<'a>>,

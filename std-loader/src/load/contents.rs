@@ -101,7 +101,7 @@ pub struct EmptySlot {
     pub program: usize,
 }
 
-impl<'a> Collection<'_, 'a> {
+impl<'a> Collection<'a> {
     /// Writes the first contents of global data and arenas, and freezes what programs only read.
     pub(super) fn fill<'s>(
         &mut self,
@@ -115,10 +115,10 @@ impl<'a> Collection<'_, 'a> {
     {
         let failed = |errno: Errno| LoadError::MapFill { map: number, errno };
         let data = match map.origin() {
-            MapOrigin::Data(_) => contents(self.prepared, number, map, options, scratch)?,
+            MapOrigin::Data(_) => contents(&self.prepared, number, map, options, scratch)?,
             MapOrigin::Kconfig => {
                 let data = scratch.slice::<u8>(map.value_size as usize, Part::MapData)?;
-                write_kconfig(self.prepared, data, options.memlock).map_err(extern_error)?;
+                write_kconfig(&self.prepared, data, options.memlock).map_err(extern_error)?;
                 data
             }
             _ if map.map_type == map_type::ARENA => {

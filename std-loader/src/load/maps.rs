@@ -11,7 +11,7 @@ use super::error::link_error;
 use super::{Collection, LoadError, LoadOptions, is_table_made, is_wanted};
 use crate::maps::{self, MapSpec, map_type};
 
-impl<'a> Collection<'_, 'a> {
+impl<'a> Collection<'a> {
     pub(super) fn create_map(&mut self, number: usize, map: &Map, options: &LoadOptions<'_>) -> Result<(), LoadError> {
         let prepared = self.prepared;
         // Read once, and then known: what creates maps can say nothing but what the kernel answers.

@@ -56,7 +56,7 @@ fn is_pinned(map: &Map) -> bool {
     map.pinning() == Pinning::ByName
 }
 
-impl Collection<'_, '_> {
+impl Collection<'_> {
     fn path_of(&self, map: &Map) -> Result<PinPath, PinError> {
         let name = core::str::from_utf8(self.prepared.map_name(map)).map_err(|_| PinError::Path(Errno::EILSEQ))?;
         let mut path = PinPath::new();

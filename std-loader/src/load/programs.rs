@@ -27,7 +27,7 @@ const SLEEPABLE: u32 = 1 << 4;
 /// BPF_F_XDP_HAS_FRAGS
 const XDP_HAS_FRAGS: u32 = 1 << 5;
 
-impl Collection<'_, '_> {
+impl Collection<'_> {
     /// Loads the programs that the options want, one at a time.
     ///
     /// # Errors
@@ -52,8 +52,9 @@ impl Collection<'_, '_> {
         arena: &mut Arena<'_>,
         log: &mut dyn LogBuffer,
     ) -> Result<(), LoadError> {
-        for (number, function) in self.prepared.declared().programs() {
-            if is_wanted(self.prepared, number, function, options)? {
+        let prepared = self.prepared;
+        for (number, function) in prepared.declared().programs() {
+            if is_wanted(&prepared, number, function, options)? {
                 self.load_program(number, options, &mut arena.scratch(), log)?;
             }
         }
@@ -72,7 +73,7 @@ impl Collection<'_, '_> {
         log: &mut dyn LogBuffer,
     ) -> Result<(), LoadError> {
         use std::os::fd::AsFd;
-        let prepared = self.prepared;
+        let prepared = &self.prepared;
         let unknown = LoadError::UnknownSection { function: number };
         let function = prepared.declared().functions().get(number).ok_or(unknown)?;
         let kind = program_kind(prepared, function).ok_or(unknown)?;

@@ -94,7 +94,7 @@ pub(super) fn is_in_table(
     Ok(found)
 }
 
-impl Collection<'_, '_> {
+impl Collection<'_> {
     /// Registers a struct_ops table with the kernel, given by its map's number, with the programs that were loaded for
     /// it. Dropping the link takes it back.
     ///

@@ -24,7 +24,7 @@ pub struct VariableRef<'c> {
 /// The map in which a program counts what it found no room for: an array, per CPU or not, of one 64-bit number.
 const LOST: &str = "lost";
 
-impl Collection<'_, '_> {
+impl Collection<'_> {
     /// How many records the object's programs found no room for in their rings, by their own count in a map called `lost`
     /// (an array, per CPU or not, of one 64-bit number); `None` where the object has none. The kernel itself counts nothing
     /// of a ring buffer.

@@ -39,7 +39,7 @@ pub(crate) fn load<'p, 'a>(
     file: &str,
     options: &LoadOptions<'_>,
     arena: &mut Arena<'a>,
-) -> Result<(Collection<'p, 'a>, KernelTimes), Failure> {
+) -> Result<(Collection<'a>, KernelTimes), Failure> {
     let start = Instant::now();
     let mut collection =
         Collection::create(prepared, options, arena).map_err(|error| failure(prepared, file, error))?;

@@ -59,7 +59,7 @@ impl<T: ?Sized> Drop for Pinned<T> {
 #[derive(Debug)]
 pub struct Loader {
     links: Vec<(usize, Link)>,
-    pub(crate) collection: Option<Collection<'static, 'static>>,
+    pub(crate) collection: Option<Collection<'static>>,
     prepared: Pinned<Prepared<'static>>,
     arena: Arena<'static>,
     /// The arena's buffer, where it is not the caller's.
@@ -353,7 +353,7 @@ impl Loader {
         }
     }
 
-    pub(crate) fn loaded(&self) -> Result<&Collection<'static, 'static>, LoaderFailure> {
+    pub(crate) fn loaded(&self) -> Result<&Collection<'static>, LoaderFailure> {
         self.collection.as_ref().ok_or_else(|| state("it is not loaded yet"))
     }
 

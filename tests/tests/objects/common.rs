@@ -43,7 +43,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 pub(crate) fn load<T>(
     file: &[u8],
     options: &LoadOptions<'_>,
-    then: impl FnOnce(&Collection<'_, '_>) -> T,
+    then: impl FnOnce(&Collection<'_>) -> T,
 ) -> Result<T, Refused> {
     let _alone = alone();
     let before = corelo_tests::kernel::bpf_fds();
@@ -56,7 +56,7 @@ pub(crate) fn load<T>(
 pub(crate) fn load_among_others<T>(
     file: &[u8],
     options: &LoadOptions<'_>,
-    then: impl FnOnce(&Collection<'_, '_>) -> T,
+    then: impl FnOnce(&Collection<'_>) -> T,
 ) -> Result<T, Refused> {
     let kernel = KernelBtf::open().unwrap();
     let object = Object::parse(file).map_err(|error| Refused {
@@ -100,7 +100,7 @@ pub(crate) fn load_among_others<T>(
 }
 
 /// Loads a fixture with the programs named, or with the default ones.
-pub(crate) fn load_fixture<T>(name: &str, programs: &[&str], then: impl FnOnce(&Collection<'_, '_>) -> T) -> T {
+pub(crate) fn load_fixture<T>(name: &str, programs: &[&str], then: impl FnOnce(&Collection<'_>) -> T) -> T {
     let wants = |program: &[u8], by_default: bool| {
         if programs.is_empty() { by_default } else { programs.iter().any(|name| name.as_bytes() == program) }
     };
@@ -115,19 +115,19 @@ pub(crate) fn run(program: BorrowedFd<'_>, len: usize) -> u32 {
 }
 
 /// Runs a program of the collection, by name, on a packet of 64 bytes.
-pub(crate) fn run_named(collection: &Collection<'_, '_>, name: &str) -> u32 {
+pub(crate) fn run_named(collection: &Collection<'_>, name: &str) -> u32 {
     run(collection.program_by_name(name).unwrap_or_else(|| panic!("no program {name}")), 64)
 }
 
 /// Runs a raw tracepoint program.
-pub(crate) fn run_raw(collection: &Collection<'_, '_>, name: &str) -> u32 {
+pub(crate) fn run_raw(collection: &Collection<'_>, name: &str) -> u32 {
     let mut context = [0u8; 16];
     let program = collection.program_by_name(name).unwrap();
     prog_test_run(program, &mut TestRun { ctx_in: &mut context, ..TestRun::default() }).unwrap().retval
 }
 
 /// A global variable as a number.
-pub(crate) fn variable(collection: &Collection<'_, '_>, name: &str) -> u64 {
+pub(crate) fn variable(collection: &Collection<'_>, name: &str) -> u64 {
     let variable = collection.variable(name).unwrap_or_else(|errno| panic!("{name}: {errno}"));
     let mut bytes = vec![0u8; variable.byte_size()];
     variable.read(&mut bytes).unwrap();

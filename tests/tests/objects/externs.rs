@@ -8,7 +8,7 @@ use corelo_loader::externs::ExternError;
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::load::{LoadError, LoadOptions};
 
-fn elements(collection: &corelo_loader::load::Collection<'_, '_>, name: &str) -> Vec<u64> {
+fn elements(collection: &corelo_loader::load::Collection<'_>, name: &str) -> Vec<u64> {
     let variable = collection.variable(name).unwrap();
     let mut bytes = vec![0u8; variable.byte_size()];
     variable.read(&mut bytes).unwrap();

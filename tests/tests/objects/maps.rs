@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::maps::{self, Map, MapInfo, MapSpec, Memlock, PerCpuMap, map_info};
 
-fn info(collection: &Collection<'_, '_>, name: &str) -> MapInfo {
+fn info(collection: &Collection<'_>, name: &str) -> MapInfo {
     use std::os::fd::AsFd;
     let map = collection.map(name).unwrap_or_else(|errno| panic!("{name}: {errno}"));
     map_info(map.as_fd()).unwrap()
@@ -15,7 +15,7 @@ fn info(collection: &Collection<'_, '_>, name: &str) -> MapInfo {
 /// Loads obj_maps, whose one pinned map goes to a directory of this call's own; its path is the second argument.
 fn with_obj_maps<T>(
     wants: &dyn Fn(&[u8], bool) -> bool,
-    then: impl FnOnce(&Collection<'_, '_>, &std::path::Path) -> T,
+    then: impl FnOnce(&Collection<'_>, &std::path::Path) -> T,
 ) -> T {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);

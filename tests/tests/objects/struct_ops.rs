@@ -14,7 +14,7 @@ fn is_registered(name: &str) -> bool {
     available().split_whitespace().any(|found| found == name)
 }
 
-fn check_programs(collection: &Collection<'_, '_>) {
+fn check_programs(collection: &Collection<'_>) {
     for name in ["ssthresh", "undo_cwnd", "cong_avoid"] {
         let info = prog_info(collection.program_by_name(name).unwrap()).unwrap();
         assert_eq!(info.prog_type, 27, "{name}");

@@ -76,13 +76,13 @@ mod older_kernels {
     }
 
     /// The first words of `struct seen` of the fixture for its program `by_hand`.
-    fn seen(collection: &Collection<'_, '_>) -> [u64; 4] {
+    fn seen(collection: &Collection<'_>) -> [u64; 4] {
         let map = collection.map("seen").unwrap();
         let all = Map::<u32, [u64; 15]>::new(&map).unwrap().get(&4).unwrap().unwrap();
         [all[0], all[1], all[2], all[3]]
     }
 
-    fn with_program(then: impl FnOnce(&Collection<'_, '_>, usize)) {
+    fn with_program(then: impl FnOnce(&Collection<'_>, usize)) {
         if !has(&[Feature::Bpf, Feature::Uprobes]) {
             return;
         }

@@ -49,7 +49,7 @@ fn show(
     options: &Options,
     kernel: &KernelSource<'_>,
     arena: &Arena<'_>,
-    collection: &Collection<'_, '_>,
+    collection: &Collection<'_>,
 ) -> Result<(), Failure> {
     let programs = programs(collection)?;
     let maps = maps(collection)?;
@@ -118,14 +118,14 @@ fn word(value: &Value) -> &str {
 }
 
 /// The attach type that the program's section says; `None` for types of program that have none.
-fn attach_type(collection: &Collection<'_, '_>, number: usize) -> Option<String> {
+fn attach_type(collection: &Collection<'_>, number: usize) -> Option<String> {
     let kind = collection.program_kind(number)?;
     // 0 is none, but for these.
     let has_one = kind.expected_attach_type != AttachType::NONE || kind.prog_type == ProgType::CGROUP_SKB;
     has_one.then(|| kind.expected_attach_type.to_string())
 }
 
-fn programs(collection: &Collection<'_, '_>) -> Result<Vec<Value>, Failure> {
+fn programs(collection: &Collection<'_>) -> Result<Vec<Value>, Failure> {
     let prepared = collection.prepared();
     let mut list = Vec::new();
     for (number, function) in prepared.declared().programs() {
@@ -155,7 +155,7 @@ fn programs(collection: &Collection<'_, '_>) -> Result<Vec<Value>, Failure> {
     Ok(list)
 }
 
-fn maps(collection: &Collection<'_, '_>) -> Result<Vec<Value>, Failure> {
+fn maps(collection: &Collection<'_>) -> Result<Vec<Value>, Failure> {
     let prepared = collection.prepared();
     let mut list = Vec::new();
     for (number, map) in prepared.maps().iter().enumerate() {

@@ -67,7 +67,7 @@ fn watch(
     kernel: &KernelSource<'_>,
     arena: &Arena<'_>,
     shape: Shape<'_, '_>,
-    (collection, kernel_times): (&Collection<'_, '_>, KernelTimes),
+    (collection, kernel_times): (&Collection<'_>, KernelTimes),
     stop: &Stop,
 ) -> Result<(), Failure> {
     let start = Instant::now();
@@ -161,7 +161,7 @@ impl<'s, 'a> Shape<'s, 'a> {
 }
 
 /// The ring buffers of the collection, and their names.
-fn rings(collection: &Collection<'_, '_>) -> Result<(Vec<RingBuffer>, Vec<String>), Failure> {
+fn rings(collection: &Collection<'_>) -> Result<(Vec<RingBuffer>, Vec<String>), Failure> {
     let prepared = collection.prepared();
     let (mut rings, mut names) = (Vec::new(), Vec::new());
     for (number, map) in prepared.maps().iter().enumerate() {
@@ -174,7 +174,7 @@ fn rings(collection: &Collection<'_, '_>) -> Result<(Vec<RingBuffer>, Vec<String
 }
 
 /// Attaches every loaded program whose section says where.
-fn attach(collection: &Collection<'_, '_>, file: &str) -> Result<Vec<Link>, Failure> {
+fn attach(collection: &Collection<'_>, file: &str) -> Result<Vec<Link>, Failure> {
     let prepared = collection.prepared();
     let mut links = Vec::new();
     for (number, function) in prepared.declared().programs() {
@@ -209,7 +209,7 @@ fn check_names(options: &Options, ready: &Ready<'_>, file: &str) -> Result<(), F
 }
 
 /// Prints every entry of a map.
-fn dump(out: &mut Out, collection: &Collection<'_, '_>, name: &str, as_json: bool) -> Result<(), Failure> {
+fn dump(out: &mut Out, collection: &Collection<'_>, name: &str, as_json: bool) -> Result<(), Failure> {
     let failure = |errno| Failure::Job(format!("--dump {name}: {errno}"));
     let map = collection.map(name).map_err(failure)?;
     let (mut key, mut next) = (None, vec![0; map.key_size()]);
@@ -355,7 +355,7 @@ fn ring_failure(error: corelo_loader::ring_buffer::RingError) -> Failure {
 
 fn summary(
     ready: &Ready<'_>,
-    collection: &Collection<'_, '_>,
+    collection: &Collection<'_>,
     kernel: &KernelSource<'_>,
     arena: &Arena<'_>,
     kernel_times: KernelTimes,
