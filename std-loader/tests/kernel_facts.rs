@@ -92,7 +92,7 @@ fn kernel_symbols_in_one_pass() {
 
 /// Another process without rights sees zeros, unless the kernel shows addresses to everyone.
 #[test]
-fn case_28_hidden_addresses() {
+fn addresses_are_hidden_from_who_has_no_rights() {
     const CHILD: &str = "CORELO_TEST_WITHOUT_RIGHTS";
     if std::env::var_os(CHILD).is_some() {
         let mut found = [Found::default()];
@@ -115,7 +115,7 @@ fn case_28_hidden_addresses() {
     }
     let mut child = std::process::Command::new("/proc/self/exe");
     child
-        .args(["--exact", "case_28_hidden_addresses"])
+        .args(["--exact", "addresses_are_hidden_from_who_has_no_rights"])
         .env(CHILD, "1")
         .current_dir("/")
         .stdout(std::process::Stdio::null());

@@ -208,7 +208,7 @@ fn arrays_are_mapped_and_frozen() {
 }
 
 #[test]
-fn case_32_ring_buffers_wrap_and_a_second_reader_goes_on() {
+fn ring_buffers_wrap_and_a_second_reader_goes_on() {
     let Some(_kernel) = kernel_with(&[Feature::RingBuffers]) else { return };
     let fd = create(map_type::RINGBUF, 0, 0, 1).unwrap();
     let program = load(SOCKET_FILTER, &ring_output(fd.as_fd(), 77));
@@ -274,7 +274,7 @@ fn several_rings_behind_one_epoll() {
 }
 
 #[test]
-fn case_36_perf_buffers_count_what_they_lose() {
+fn perf_buffers_count_what_they_lose() {
     let Some(_kernel) = kernel_with(&[Feature::BoundMaps]) else { return };
     let fd = create(map_type::PERF_EVENT_ARRAY, 4, 4, 0).unwrap();
     assert_eq!(fd.max_entries(), corelo_loader::cpus::possible_count().unwrap());
@@ -342,7 +342,7 @@ fn case_36_perf_buffers_count_what_they_lose() {
 }
 
 #[test]
-fn case_30_a_failing_program_has_its_log_and_its_errno() {
+fn a_failing_program_has_its_log_and_its_errno() {
     let Some(_kernel) = kernel() else { return };
     // Many good instructions, so that the log is long, then a read of a register that was never written.
     let mut insns: Vec<u8> = (0..400).flat_map(|i| mov(0, i)).collect();
@@ -513,7 +513,7 @@ fn software_clock_samples() {
 }
 
 #[test]
-fn case_35_cgroup_directories_of_version_1_are_named() {
+fn cgroup_directories_of_version_1_are_named() {
     let Some(_kernel) = kernel_with(&[Feature::Cgroup2]) else { return };
     let not = links::cgroup::open(Path::new("/proc"));
     assert_eq!(not.unwrap_err(), LinkError::NotCgroup);
@@ -600,7 +600,7 @@ fn pins_are_made_found_compared_and_removed() {
 }
 
 #[test]
-fn case_33_two_loaders_pin_at_once() {
+fn two_loaders_pin_at_once() {
     let Some(_kernel) = kernel() else { return };
     let Some(fs) = BpfFs::mount() else { return };
     for round in 0..50 {

@@ -87,7 +87,7 @@ fn load_program(object: &mut ObjectBuilder, name: &str, root: u32, member: u32, 
 }
 
 #[test]
-fn case_01_two_layouts_of_one_name_are_never_mixed() {
+fn two_layouts_of_one_name_are_never_mixed() {
     // The first has a and c, the second b and c elsewhere; two relocations on a, one on b, one on c.
     let target = |btf: &mut BtfBuilder| {
         ints(btf, "adapter", 16, &[("a", 4), ("c", 8)]);
@@ -96,7 +96,7 @@ fn case_01_two_layouts_of_one_name_are_never_mixed() {
     let orders = [["a1", "a2", "b", "c"], ["b", "c", "a2", "a1"], ["c", "b", "a1", "a2"]];
     for order in orders {
         relocated(
-            "case 1",
+            "two layouts of one name",
             |object| {
                 let root = ints(&mut object.btf, "adapter", 12, &[("a", 0), ("b", 4), ("c", 8)]);
                 for program in order {
@@ -119,7 +119,7 @@ fn case_01_two_layouts_of_one_name_are_never_mixed() {
     }
     // One relocation each: neither layout is better, and what differs is an error that names both.
     relocated(
-        "case 1, a tie",
+        "two layouts of one name, a tie",
         |object| {
             let root = ints(&mut object.btf, "adapter", 12, &[("a", 0), ("b", 4), ("c", 8)]);
             load_program(object, "a", root, 0, 0);
@@ -135,9 +135,9 @@ fn case_01_two_layouts_of_one_name_are_never_mixed() {
 }
 
 #[test]
-fn case_02_a_guarded_field_that_is_missing_does_not_fail_the_program() {
+fn a_guarded_field_that_is_missing_does_not_fail_the_program() {
     relocated(
-        "case 2",
+        "a guarded field that is missing",
         |object| {
             let root = ints(&mut object.btf, "s", 8, &[("here", 0), ("gone", 4)]);
             let insns =
@@ -157,10 +157,10 @@ fn case_02_a_guarded_field_that_is_missing_does_not_fail_the_program() {
 }
 
 #[test]
-fn case_03_hundreds_of_copies_of_a_type_take_no_time() {
+fn hundreds_of_copies_of_a_type_take_no_time() {
     // Copies with graphs of their own: each points to its own inner struct.
     relocated(
-        "case 3",
+        "copies of a type",
         |object| {
             let int = int(&mut object.btf);
             let inner = object.btf.struct_("inner", 4, &[Member::at("x", int, 0)]);
@@ -195,7 +195,7 @@ fn case_03_hundreds_of_copies_of_a_type_take_no_time() {
         }
         btf.struct_("s", 4, &[Member::at("", level, 0)]);
         let (programs, _, _) =
-            exact::exactly("case 3, doubling", &object.build(), Some(&btf.build()), Options::default());
+            exact::exactly("copies of a type, twice as many", &object.build(), Some(&btf.build()), Options::default());
         let said = programs[0].1.as_ref().expect_err("refused, not searched to the end");
         assert!(said.contains("candidate"), "{said}");
     }
@@ -203,9 +203,9 @@ fn case_03_hundreds_of_copies_of_a_type_take_no_time() {
 }
 
 #[test]
-fn case_04_candidates_that_differ_are_an_error_that_names_them() {
+fn candidates_that_differ_are_an_error_that_names_them() {
     relocated(
-        "case 4",
+        "candidates that differ",
         |object| {
             let root = ints(&mut object.btf, "s", 4, &[("f", 0)]);
             let other = ints(&mut object.btf, "t", 4, &[("f", 0)]);
@@ -229,9 +229,9 @@ fn case_04_candidates_that_differ_are_an_error_that_names_them() {
 }
 
 #[test]
-fn case_05_a_missing_enumerator_exists_not_and_has_no_value() {
+fn a_missing_enumerator_exists_not_and_has_no_value() {
     relocated(
-        "case 5",
+        "a missing enumerator",
         |object| {
             let root = object.btf.enum_("e", 4, false, &[("A___mine", 1), ("GONE", 2)]);
             let exists = [Insn::mov64_imm(1, 1), Insn::mov64_imm(2, 1), Insn::exit()];
@@ -256,7 +256,7 @@ fn case_05_a_missing_enumerator_exists_not_and_has_no_value() {
 }
 
 #[test]
-fn case_06_malformed_access_strings_are_refused_where_they_go_wrong() {
+fn malformed_access_strings_are_refused_where_they_go_wrong() {
     let long = ["0"; 65].join(":");
     let rows: [(&str, SpecError); 7] = [
         ("-1", SpecError::BadAccessString { at: 0 }),
@@ -304,9 +304,9 @@ fn case_06_malformed_access_strings_are_refused_where_they_go_wrong() {
 }
 
 #[test]
-fn case_07_an_unknown_kind_poisons_its_instruction_alone() {
+fn an_unknown_kind_poisons_its_instruction_alone() {
     relocated(
-        "case 7",
+        "an unknown kind",
         |object| {
             let root = ints(&mut object.btf, "s", 4, &[("f", 0)]);
             object.program(
@@ -328,7 +328,7 @@ fn case_07_an_unknown_kind_poisons_its_instruction_alone() {
 }
 
 #[test]
-fn case_08_a_kernel_of_32_bits_has_pointers_of_4_bytes() {
+fn a_kernel_of_32_bits_has_pointers_of_4_bytes() {
     let object = |object: &mut ObjectBuilder| {
         let long = object.btf.int("long", 8, IntEncoding::Signed);
         let ulong = object.btf.int("unsigned long", 8, IntEncoding::Unsigned);
@@ -343,7 +343,7 @@ fn case_08_a_kernel_of_32_bits_has_pointers_of_4_bytes() {
         object.core_relo("prog", 3, root, "0", 9);
     };
     relocated(
-        "case 8",
+        "a kernel of 32 bits",
         object,
         |btf| {
             let ulong = btf.int("long unsigned int", 4, IntEncoding::Unsigned);
@@ -369,11 +369,11 @@ fn case_08_a_kernel_of_32_bits_has_pointers_of_4_bytes() {
 }
 
 #[test]
-fn case_09_bitfields_follow_the_member_and_the_byte_order() {
+fn bitfields_follow_the_member_and_the_byte_order() {
     for endian in Endian::BOTH {
         let f = fixture("core_bitfields", endian);
         let (object, target) = (f.read(), f.read_target().expect("a target"));
-        exact::exactly("case 9", &object, Some(&target), Options::default());
+        exact::exactly("bitfields", &object, Some(&target), Options::default());
         let mut buffer = vec![0u8; 1 << 18];
         let mut arena = Arena::new(&mut buffer);
         let parsed = Object::parse(&object).expect("a fixture");
@@ -406,9 +406,9 @@ fn case_09_bitfields_follow_the_member_and_the_byte_order() {
 }
 
 #[test]
-fn case_10_values_of_64_bits_keep_their_upper_half() {
+fn values_of_64_bits_keep_their_upper_half() {
     relocated(
-        "case 10",
+        "values of 64 bits",
         |object| {
             let wide = object.btf.enum64("wide", false, &[("W", 0x1234_5678_9abc_def0)]);
             let signed = object.btf.enum_("signed", 4, true, &[("S", -1)]);
@@ -449,9 +449,9 @@ fn case_10_values_of_64_bits_keep_their_upper_half() {
 }
 
 #[test]
-fn case_11_poisoning_a_two_slot_instruction_moves_no_jump() {
+fn poisoning_a_two_slot_instruction_moves_no_jump() {
     relocated(
-        "case 11",
+        "a poisoned two-slot instruction",
         |object| {
             let root = object.btf.enum_("e", 4, false, &[("GONE", 1)]);
             let mut insns = vec![Insn::new(0x15, 1, 0, 3, 0)];
@@ -474,11 +474,11 @@ fn case_11_poisoning_a_two_slot_instruction_moves_no_jump() {
 }
 
 #[test]
-fn case_12_relocations_in_functions_are_found_by_place() {
+fn relocations_in_functions_are_found_by_place() {
     // Two programs of two sections share a function; another, of a type that is missing, is called by nobody. Offsets repeat in
     // each section, and one program has the name of the other's section.
     relocated(
-        "case 12",
+        "relocations in functions",
         |object| {
             let root = ints(&mut object.btf, "s", 8, &[("f", 0), ("g", 4)]);
             let missing = ints(&mut object.btf, "missing", 4, &[("f", 0)]);
@@ -511,9 +511,9 @@ fn case_12_relocations_in_functions_are_found_by_place() {
 }
 
 #[test]
-fn case_13_local_type_ids_stay_as_they_are() {
+fn local_type_ids_stay_as_they_are() {
     relocated(
-        "case 13",
+        "local type ids",
         |object| {
             for n in 0..9 {
                 object.btf.int(&format!("filler{n}"), 4, IntEncoding::Unsigned);
@@ -531,9 +531,9 @@ fn case_13_local_type_ids_stay_as_they_are() {
 }
 
 #[test]
-fn case_14_prototypes_are_told_apart_by_their_arguments() {
+fn prototypes_are_told_apart_by_their_arguments() {
     relocated(
-        "case 14",
+        "prototypes",
         |object| {
             let int = int(&mut object.btf);
             let two = object.btf.func_proto(0, &[("a", int), ("b", int)]);
@@ -556,7 +556,7 @@ fn case_14_prototypes_are_told_apart_by_their_arguments() {
 }
 
 #[test]
-fn case_15_modules_are_searched_for_what_vmlinux_does_not_have() {
+fn modules_are_searched_for_what_vmlinux_does_not_have() {
     for endian in Endian::BOTH {
         let mut object = ObjectBuilder::new(endian);
         let in_module = ints(&mut object.btf, "m", 4, &[("f", 0)]);
@@ -616,7 +616,7 @@ fn case_15_modules_are_searched_for_what_vmlinux_does_not_have() {
 }
 
 #[test]
-fn case_16_the_shapes_of_2026_are_read() {
+fn the_shapes_of_2026_are_read() {
     let object = |object: &mut ObjectBuilder| {
         let root = ints(&mut object.btf, "s", 8, &[("f", 0), ("odd", 4)]);
         let large = ints(&mut object.btf, "large", 4, &[("m69999", 0)]);
@@ -651,9 +651,9 @@ fn case_16_the_shapes_of_2026_are_read() {
         assert!(is_poison(&insns[1]), "what reaches an unknown kind");
         assert_eq!(insns[2], Insn::mov64_imm(3, 4 * 69_999), "the last of 70,000 members");
     };
-    relocated("case 16", object, types, check);
+    relocated("the shapes of 2026", object, types, check);
     relocated(
-        "case 16, a header of 40 bytes",
+        "the shapes of 2026, a header of 40 bytes",
         object,
         |btf| {
             types(btf);
@@ -700,7 +700,7 @@ fn survive(name: &str, object: &[u8], target: Option<&[u8]>) -> String {
 }
 
 #[test]
-fn case_17_hostile_numbers_are_refused_or_harmless() {
+fn hostile_numbers_are_refused_or_harmless() {
     let sound = |object: &mut ObjectBuilder| {
         let root = ints(&mut object.btf, "s", 8, &[("f", 0)]);
         load_program(object, "prog", root, 0, 0);
@@ -803,7 +803,7 @@ fn case_17_hostile_numbers_are_refused_or_harmless() {
 }
 
 #[test]
-fn case_18_objects_with_half_of_their_btf_are_read_as_far_as_they_go() {
+fn objects_with_half_of_their_btf_are_read_as_far_as_they_go() {
     for endian in Endian::BOTH {
         for (name, wanted) in
             [("no_btf_ext", None), ("btf_ext_no_btf", Some("-g")), ("maps_no_btf", Some("-g")), ("no_btf", None)]
@@ -823,7 +823,8 @@ fn case_18_objects_with_half_of_their_btf_are_read_as_far_as_they_go() {
         object.keep(btf, ext);
         let mut target = BtfBuilder::new(Endian::Little);
         ints(&mut target, "s", 12, &[("f", 8)]);
-        let (programs, _, _) = exact::exactly("case 18", &object.build(), Some(&target.build()), Options::default());
+        let (programs, _, _) =
+            exact::exactly("half of the BTF", &object.build(), Some(&target.build()), Options::default());
         let wanted = if btf && ext { load(8) } else { load(0) };
         assert_eq!(decode(programs[0].1.as_ref().expect("it links"), Endian::Little), wanted, "btf {btf}, ext {ext}");
     }

@@ -5,15 +5,9 @@ use std::path::Path;
 
 /// What a row begins with, and the tests that show what it says of Corelo: file, and function.
 const SHOWN: &[(&str, &[(&str, &str)])] = &[
-    (
-        "several kernel types of one name",
-        &[("tests/tests/cases.rs", "case_01_two_layouts_of_one_name_are_never_mixed")],
-    ),
-    (
-        "relocation kind that is not known",
-        &[("tests/tests/cases.rs", "case_07_an_unknown_kind_poisons_its_instruction_alone")],
-    ),
-    ("access string", &[("tests/tests/cases.rs", "case_06_malformed_access_strings_are_refused_where_they_go_wrong")]),
+    ("several kernel types of one name", &[("tests/tests/cases.rs", "two_layouts_of_one_name_are_never_mixed")]),
+    ("relocation kind that is not known", &[("tests/tests/cases.rs", "an_unknown_kind_poisons_its_instruction_alone")]),
+    ("access string", &[("tests/tests/cases.rs", "malformed_access_strings_are_refused_where_they_go_wrong")]),
     (
         "unsigned 32-bit enumerator",
         &[("tests/tests/core_insn_rules.rs", "hand_made_cases_follow_the_rules_in_both_byte_orders")],
@@ -69,14 +63,11 @@ const SHOWN: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "relocation that fails in a function that no loaded program calls",
-        &[("tests/tests/cases.rs", "case_12_relocations_in_functions_are_found_by_place")],
+        &[("tests/tests/cases.rs", "relocations_in_functions_are_found_by_place")],
     ),
     (
         "global data that no loaded program uses",
-        &[(
-            "tests/tests/objects/data.rs",
-            "case_23_each_section_is_a_map_of_its_own_made_when_used_and_frozen_when_read_only",
-        )],
+        &[("tests/tests/objects/data.rs", "each_section_is_a_map_of_its_own_made_when_used_and_frozen_when_read_only")],
     ),
     (
         "the object's BTF is refused with ENOMEM, EAGAIN or the like",
@@ -84,7 +75,7 @@ const SHOWN: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "a second reader of one ring buffer",
-        &[("std-loader/tests/kernel_objects.rs", "case_32_ring_buffers_wrap_and_a_second_reader_goes_on")],
+        &[("std-loader/tests/kernel_objects.rs", "ring_buffers_wrap_and_a_second_reader_goes_on")],
     ),
     ("a descriptor whose number is 0", &[("std-loader/src/sys/bpf/tests.rs", "standard_input_is_not_taken_for_none")]),
     (

@@ -62,7 +62,7 @@ fn prepare(kernel: &Kernel<'_>, arena_bytes: usize) -> Result<(ExternMatch, Vec<
 }
 
 #[test]
-fn case_15_what_a_module_has_is_found_however_the_kernel_is_read() {
+fn what_a_module_has_is_found_however_the_kernel_is_read() {
     let files = Files::new();
     for access in ACCESSES {
         let kernel = Kernel::new(files.options(access));

@@ -58,7 +58,7 @@ fn with_modules<T>(modules: &[Vec<u8>], then: impl FnOnce(&Prepared<'_>, usize) 
 }
 
 #[test]
-fn case_29_a_kernel_function_of_a_module() {
+fn a_kernel_function_of_a_module() {
     let base = vmlinux(Endian::Little);
     let empty = base.split_on().build();
     let (blob, id) = module(&base, &[("x", 1)]);
@@ -77,7 +77,7 @@ fn case_29_a_kernel_function_of_a_module() {
 }
 
 #[test]
-fn case_29_one_of_another_type_and_none() {
+fn a_kernel_function_of_another_type_or_of_no_module() {
     let base = vmlinux(Endian::Little);
     let (blob, id) = module(&base, &[("x", 1), ("y", 1)]);
     with_modules(&[blob], |prepared, number| {

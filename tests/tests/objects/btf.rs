@@ -39,7 +39,7 @@ fn bent(mut file: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn case_19_maps_with_types_load_where_the_kernel_refuses_the_objects_btf() {
+fn maps_with_types_load_where_the_kernel_refuses_the_objects_btf() {
     if !has_kernel() {
         return;
     }

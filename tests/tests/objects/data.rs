@@ -9,7 +9,7 @@ use corelo_loader::maps::map_info;
 use corelo_loader::sys::{Errno, page_size};
 
 #[test]
-fn case_23_each_section_is_a_map_of_its_own_made_when_used_and_frozen_when_read_only() {
+fn each_section_is_a_map_of_its_own_made_when_used_and_frozen_when_read_only() {
     if !has_kernel() {
         return;
     }

@@ -63,7 +63,7 @@ fn a_typed_kernel_variable() {
 }
 
 #[test]
-fn case_29_kernel_functions_there_and_absent() {
+fn kernel_functions_that_are_there_and_that_are_not() {
     if !has_kernel() {
         return;
     }
@@ -74,7 +74,7 @@ fn case_29_kernel_functions_there_and_absent() {
 }
 
 #[test]
-fn case_29_a_kernel_function_of_another_type_is_refused_and_a_weak_one_is_absent() {
+fn a_kernel_function_of_another_type_is_refused_and_a_weak_one_is_absent() {
     if !has_kernel() {
         return;
     }
@@ -89,7 +89,7 @@ fn case_29_a_kernel_function_of_another_type_is_refused_and_a_weak_one_is_absent
 }
 
 #[test]
-fn case_27_configuration_values() {
+fn externs_have_the_values_of_the_configuration() {
     if !has_kernel() {
         return;
     }

@@ -19,14 +19,14 @@ fn callbacks_by_address() {
 }
 
 #[test]
-fn case_24_weak_and_hidden_functions_are_functions() {
+fn weak_and_hidden_functions_are_functions() {
     if has_kernel() {
         load_fixture("obj_weak", &[], |collection| assert_eq!(run_named(collection, "calls"), 28));
     }
 }
 
 #[test]
-fn case_25_equal_static_names_of_two_units() {
+fn equal_static_names_of_two_units_are_told_apart() {
     if !has_kernel() {
         return;
     }
@@ -112,7 +112,7 @@ fn a_licence_ends_at_its_first_nul_or_with_its_section() {
 }
 
 #[test]
-fn case_26_xdp_has_an_attach_type() {
+fn an_xdp_program_loads_with_its_attach_type() {
     if has_kernel() {
         // Kernels from 5.9 on know it; the retry without is tested with a fake kernel in the loader itself.
         load_fixture("obj_run", &["run_xdp"], |collection| {
