@@ -19,7 +19,7 @@ use corelo_loader::sys::Errno;
 use corelo_tests::kernel::{Feature, has, not_here};
 
 /// A loaded object, as far as the tests ask.
-struct Loaded<'l>(&'l Collection<'l, 'l>);
+struct Loaded<'l>(&'l Collection<'l>);
 
 impl Loaded<'_> {
     /// Attaches a program by its name.

@@ -79,7 +79,7 @@ fn me() -> Option<u32> {
 }
 
 /// A loaded object, as far as the tests ask.
-struct Loaded<'l>(&'l Collection<'l, 'l>);
+struct Loaded<'l>(&'l Collection<'l>);
 
 impl Loaded<'_> {
     fn number(&self, name: &str) -> usize {
