@@ -10,9 +10,9 @@ use corelo_bench::prepare::{again, cold, link_all};
 use corelo_core::arena::Arena;
 use corelo_core::btf::Btf;
 use corelo_core::btf::lookup::Questions;
+use corelo_core::min_btf::{SliceSource, stream};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, prepare};
-use corelo_core::tailor::{SliceSource, stream};
 use corelo_loader::kernel::KernelBtf;
 use corelo_tests::corpus::corpus;
 use corelo_tests::endian::Endian;
@@ -64,8 +64,8 @@ fn whole(c: &mut Criterion) {
         let mut arena = Arena::new(&mut first);
         let object = Object::parse(&case.file).expect("object");
         let prepared = prepare(&object, Some(&case.kernel), Options::default(), &mut arena).expect("prepared");
-        let kept = prepared.keep();
-        group.bench_function("warm", |b| b.iter(|| again(black_box(&case.file), &kept, &mut buffer)));
+        let snapshot = prepared.snapshot();
+        group.bench_function("warm", |b| b.iter(|| again(black_box(&case.file), &snapshot, &mut buffer)));
         group.finish();
     }
 }

@@ -1,9 +1,9 @@
 //! Bytes of arena that an object takes, by structure.
 
 use corelo_core::arena::Arena;
+use corelo_core::min_btf::{SliceSource, stream};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, Prepared, prepare};
-use corelo_core::tailor::{SliceSource, stream};
 
 /// Room for the largest object that is reported.
 const BUFFER: usize = 64 << 20;
@@ -57,7 +57,7 @@ pub fn streamed(file: &[u8], kernel: &[u8], window: usize) -> Bytes {
     let kept = made.blob.len().next_multiple_of(8) + size_of_val(made.ids).next_multiple_of(8);
     let prepared = plan.search(made.btf().expect("BTF"), &mut arena).expect("a search").finish();
     let mut bytes = count(&prepared, &arena);
-    bytes.parts.push(("tailor", kept));
+    bytes.parts.push(("min_btf", kept));
     bytes
 }
 

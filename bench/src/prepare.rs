@@ -2,7 +2,7 @@
 
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
-use corelo_core::prepare::{Kept, Options, Prepared, prepare, prepare_again};
+use corelo_core::prepare::{Options, Prepared, Snapshot, prepare};
 
 /// Links every program, one after the other in the same scratch, and counts instructions. A program that reads what this
 /// kernel does not have in a way that cannot be poisoned counts none.
@@ -33,10 +33,10 @@ pub fn cold(file: &[u8], kernel: &[u8], options: Options, buffer: &mut [u8]) -> 
 /// # Panics
 /// If it does not work, or a type of the kernel is visited.
 #[must_use]
-pub fn again(file: &[u8], kept: &Kept<'_>, buffer: &mut [u8]) -> usize {
+pub fn again(file: &[u8], snapshot: &Snapshot<'_>, buffer: &mut [u8]) -> usize {
     let mut arena = Arena::new(buffer);
     let object = Object::parse(file).expect("the object is one");
-    let prepared = prepare_again(&object, kept, Options::default(), &mut arena).expect("the object was prepared");
+    let prepared = snapshot.prepare(&object, Options::default(), &mut arena).expect("the object was prepared");
     assert_eq!(prepared.visited(), 0);
     link_all(&prepared, &mut arena)
 }

@@ -68,7 +68,7 @@ pub enum Part {
     /// The object's BTF as the kernel is given it.
     Btf,
     /// A minimal BTF under construction.
-    Tailor,
+    MinBtf,
     /// A window over a kernel BTF that is read piece by piece.
     Window,
     /// Descriptors of what was loaded.
@@ -103,7 +103,7 @@ impl Part {
             Self::FuncInfo => "func_info",
             Self::LineInfo => "line_info",
             Self::Btf => "btf",
-            Self::Tailor => "tailor",
+            Self::MinBtf => "min_btf",
             Self::Window => "window",
             Self::Descriptors => "descriptors",
             Self::Log => "log",

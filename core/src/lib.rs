@@ -47,7 +47,7 @@
 //! | [`struct_ops`] | tables of functions that the kernel calls, moved from the object's layout to the kernel's |
 //! | [`prepare`] | all of it in order |
 //! | [`budget`] | how many bytes of arena all of it takes, known before |
-//! | [`tailor`] | a minimal BTF for kernels that have none, and for sources that are read piece by piece |
+//! | [`min_btf`] | a minimal BTF for kernels that have none, and for sources that are read piece by piece |
 //!
 //! # What is promised
 //!
@@ -93,9 +93,9 @@ pub mod bytes;
 pub mod insn;
 pub mod limits;
 pub mod link;
+pub mod min_btf;
 mod numbers;
 pub mod object;
 pub mod prepare;
 pub mod relo;
 pub mod struct_ops;
-pub mod tailor;

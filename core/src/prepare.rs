@@ -6,12 +6,12 @@
 //! Plan --finish--> Prepared       programs are linked from it one at a time, each in scratch
 //! ```
 
-mod kept;
 mod plan;
 mod prepared;
 mod queries;
 mod relocations;
-mod searched;
+mod search;
+mod snapshot;
 
 use core::fmt;
 
@@ -20,12 +20,12 @@ use crate::btf::split::RebaseError;
 use crate::btf::{Btf, BtfError, DEFAULT_LOCAL_STRIDE, DEFAULT_STRIDE};
 use crate::object::{Object, ObjectError};
 
-pub use kept::{Kept, prepare_again};
 pub use plan::Plan;
 pub use prepared::{AttachTarget, ExternMatch, Prepared};
 pub use queries::Question;
 pub use relocations::{Relocation, RelocationError};
-pub use searched::Searched;
+pub use search::Search;
+pub use snapshot::Snapshot;
 
 /// How densely types are indexed: an entry of four bytes per so many types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub enum PrepareError {
     KernelBtfNeeded,
     /// The object and the kernel's BTF have different byte orders.
     ByteOrder,
-    /// What was kept is another object's: [`prepare_again`].
+    /// The snapshot is of another object: [`Snapshot::prepare`].
     OtherObject,
     /// A module's own base does not go onto the kernel's BTF.
     Rebase(RebaseError),
@@ -96,7 +96,7 @@ impl fmt::Display for PrepareError {
             Self::Kernel(error) => write!(f, "kernel BTF: {error}"),
             Self::KernelBtfNeeded => f.write_str("object needs the kernel's BTF, and there is none"),
             Self::ByteOrder => f.write_str("object and kernel BTF have different byte orders"),
-            Self::OtherObject => f.write_str("kept answers are another object's"),
+            Self::OtherObject => f.write_str("the snapshot is of another object"),
             Self::Rebase(error) => write!(f, ".BTF.base of a module: {error}"),
             Self::Arena(full) => full.fmt(f),
         }

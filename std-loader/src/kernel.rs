@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use corelo_core::tailor;
+use corelo_core::min_btf;
 use elf::endian::AnyEndian;
 use elf::file::FileHeader;
 use elf::parse::ParseAt;
@@ -335,7 +335,7 @@ fn find_section(fd: &OwnedFd, start: &[u8], wanted: &[u8]) -> Result<(u64, usize
     Err(KernelBtfError::NoSection)
 }
 
-/// A kernel's BTF that stays in its file and is read piece by piece: see [`corelo_core::tailor::stream`]. It takes no
+/// A kernel's BTF that stays in its file and is read piece by piece: see [`corelo_core::min_btf::stream`]. It takes no
 /// memory but the window.
 #[derive(Debug)]
 pub struct StreamedBtf {
@@ -400,7 +400,7 @@ impl StreamedBtf {
     }
 }
 
-impl tailor::Source for StreamedBtf {
+impl min_btf::Source for StreamedBtf {
     type Error = Errno;
 
     fn len(&self) -> u64 {
@@ -423,7 +423,7 @@ pub(crate) enum Pieces<'k> {
     Streamed(StreamedBtf),
 }
 
-impl tailor::Source for Pieces<'_> {
+impl min_btf::Source for Pieces<'_> {
     type Error = Errno;
 
     fn len(&self) -> u64 {
@@ -436,7 +436,7 @@ impl tailor::Source for Pieces<'_> {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Pieces::Whole(btf) => {
-                let Ok(len) = tailor::SliceSource(btf).read_at(offset, buffer);
+                let Ok(len) = min_btf::SliceSource(btf).read_at(offset, buffer);
                 Ok(len)
             }
             Pieces::Streamed(btf) => btf.read_at(offset, buffer),
@@ -651,7 +651,7 @@ mod tests {
 
     #[test]
     fn streams_give_the_bytes_of_their_file_or_section() {
-        use tailor::Source as _;
+        use min_btf::Source as _;
         let blob = [0x9f, 0xeb, 1, 0, 5, 6, 7, 8, 9];
         for bytes in
             [blob.to_vec(), elf(true, false, &[(".BTF", &blob)]), elf(false, true, &[(".x", b"y"), (".BTF", &blob)])]
@@ -687,7 +687,7 @@ mod tests {
     }
 
     fn bytes_of(mut streamed: StreamedBtf) -> Vec<u8> {
-        use tailor::Source as _;
+        use min_btf::Source as _;
         let (mut bytes, mut buffer) = (Vec::new(), [0; 5000]);
         loop {
             match streamed.read_at(bytes.len() as u64, &mut buffer).unwrap() {

@@ -6,8 +6,8 @@ use std::ffi::CStr;
 use std::path::PathBuf;
 
 use corelo_core::arena::{Arena, ArenaFull};
-use corelo_core::prepare::{PrepareError, Searched};
-use corelo_core::tailor::ModuleSieve;
+use corelo_core::min_btf::ModuleSieve;
+use corelo_core::prepare::{PrepareError, Search};
 
 use crate::kernel::{self, KernelBtf, KernelBtfError, Pieces, StreamedBtf};
 use crate::list::Bytes;
@@ -131,26 +131,22 @@ pub struct Modules<'p> {
 }
 
 impl<'p> Modules<'p> {
-    /// Picks those that have a name that `searched` asks for. None of the BTF is in memory meanwhile; `kernel` is the one
+    /// Picks those that have a name that `search` asks for. None of the BTF is in memory meanwhile; `kernel` is the one
     /// that the modules' are split on.
     ///
     /// # Errors
     /// That of reading /sys/kernel/btf, and ENOMEM.
-    pub(crate) fn pick(
-        kernel: &mut Pieces<'_>,
-        searched: &Searched<'_>,
-        source: ModuleSource<'p>,
-    ) -> Result<Self, Errno> {
+    pub(crate) fn pick(kernel: &mut Pieces<'_>, search: &Search<'_>, source: ModuleSource<'p>) -> Result<Self, Errno> {
         let mut window = [0; kernel::PIECE];
         // Made for the first module: it passes over all of the kernel's names.
         let (mut of_kernel, mut sieve) = (Some((kernel, &mut window)), None);
         let mut may_answer = |module: Result<StreamedBtf, KernelBtfError>| {
             if let Some((kernel, window)) = of_kernel.take() {
                 // Where the kernel's names cannot be told, every module is searched: what is wrong is said then.
-                sieve = ModuleSieve::new(kernel, searched, window).ok();
+                sieve = ModuleSieve::new(kernel, search, window).ok();
             }
             match (&mut sieve, module) {
-                (Some(sieve), Ok(module)) => sieve.may_answer(&mut Pieces::Streamed(module), searched).unwrap_or(true),
+                (Some(sieve), Ok(module)) => sieve.may_answer(&mut Pieces::Streamed(module), search).unwrap_or(true),
                 _ => true,
             }
         };
@@ -199,20 +195,20 @@ impl<'p> Modules<'p> {
     /// The arena is too small; or the number of a module of the caller's and what is wrong with it.
     pub fn search(
         &self,
-        searched: &mut Searched<'_>,
+        search: &mut Search<'_>,
         arena: &mut Arena<'_>,
         skipped: &mut dyn FnMut(&str, ModuleError),
     ) -> Result<(), ModulesError> {
-        // The first look tells which of several modules' types of one name to take: see `Searched::weigh_module`.
+        // The first look tells which of several modules' types of one name to take: see `Search::weigh_module`.
         for is_second_look in [false, true] {
             for (number, name) in (1u16..).zip(self.names().iter()) {
                 let looked = self.open(name).map_err(ModuleError::Btf).and_then(|(btf, distilled)| {
                     let distilled = distilled.as_deref();
                     let mut scratch = arena.scratch();
                     let looked = if is_second_look {
-                        searched.search_module(&btf, distilled, number, &mut scratch)
+                        search.search_module(&btf, distilled, number, &mut scratch)
                     } else {
-                        searched.weigh_module(&btf, distilled, number, &mut scratch)
+                        search.weigh_module(&btf, distilled, number, &mut scratch)
                     };
                     looked.map_err(ModuleError::Prepare)
                 });

@@ -2,7 +2,7 @@
 //!
 //! [`Kernel::prepare`] does all of it: it opens BTF only for an object that asks something, maps it or reads it piece by
 //! piece, and looks through the modules for what the kernel lacks. Callers that measure or report more take its steps:
-//! [`Kernel::open`], [`Opened::types`], [`Plan::search`], [`Opened::modules`], [`Modules::search`].
+//! [`Kernel::open`], [`BtfHandle::types`], [`Plan::search`], [`BtfHandle::modules`], [`Modules::search`].
 
 use core::cell::{Cell, OnceCell};
 use core::fmt;
@@ -10,9 +10,9 @@ use std::path::Path;
 
 use corelo_core::arena::{Arena, ArenaFull};
 use corelo_core::btf::{Btf, BtfError};
+use corelo_core::min_btf::{self, StreamError};
 use corelo_core::object::Object;
-use corelo_core::prepare::{Kept, Options, Plan, PrepareError, Prepared, Searched, prepare_again};
-use corelo_core::tailor::{self, StreamError};
+use corelo_core::prepare::{Options, Plan, PrepareError, Prepared, Search, Snapshot};
 
 use crate::kernel::{KernelBtf, KernelBtfError, LeanBtf, PIECE, Pieces, Source, StreamedBtf};
 use crate::modules::{ModuleError, ModuleSource, Modules, ModulesError};
@@ -41,7 +41,7 @@ pub struct KernelOptions<'p> {
     pub btf: Option<&'p Path>,
     /// How it is come by. A file is never mapped, as it may change: [`Access::Lean`] reads it as a whole.
     pub access: Access,
-    /// Bytes of arena through which it is read piece by piece: [`tailor::MIN_WINDOW`] or more.
+    /// Bytes of arena through which it is read piece by piece: [`min_btf::MIN_WINDOW`] or more.
     pub window: usize,
     /// Which modules are looked through for what it lacks.
     pub modules: ModuleSource<'p>,
@@ -143,41 +143,41 @@ pub struct Kernel<'p> {
 
 /// An object that is prepared, and the modules that what it asks for was found in.
 #[derive(Debug)]
-pub struct ForKernel<'a> {
+pub struct Preparation<'a> {
     /// The object.
     pub prepared: Prepared<'a>,
     /// The modules: [`LoadOptions::modules`](crate::load::LoadOptions::modules) wants their names.
     pub modules: Modules<'a>,
 }
 
-impl<'a> ForKernel<'a> {
+impl<'a> Preparation<'a> {
     /// What preparing the same object again needs: the warm start. The object's bytes need not be kept.
     #[must_use]
-    pub fn keep(self) -> KeptForKernel<'a> {
-        KeptForKernel { kept: self.prepared.keep(), modules: self.modules }
+    pub fn snapshot(self) -> WarmStart<'a> {
+        WarmStart { snapshot: self.prepared.snapshot(), modules: self.modules }
     }
 }
 
-/// What the kernel answered to one object: see [`ForKernel::keep`]. It holds as long as the kernel runs; where modules have
+/// What the kernel answered to one object: see [`Preparation::snapshot`]. It holds as long as the kernel runs; where modules have
 /// what was asked for, as long as those are loaded.
 #[derive(Debug)]
-pub struct KeptForKernel<'a> {
-    kept: Kept<'a>,
+pub struct WarmStart<'a> {
+    snapshot: Snapshot<'a>,
     modules: Modules<'a>,
 }
 
-impl<'a> KeptForKernel<'a> {
+impl<'a> WarmStart<'a> {
     /// Prepares the same object again: no BTF of the kernel is opened, and no type of it visited.
     ///
     /// # Errors
-    /// [`KernelError::Prepare`]: as [`prepare_again`].
+    /// [`KernelError::Prepare`]: as [`Snapshot::prepare`].
     pub fn prepare(
         &self,
         object: &Object<'a>,
         options: Options,
         arena: &mut Arena<'a>,
     ) -> Result<Prepared<'a>, KernelError> {
-        Ok(prepare_again(object, &self.kept, options, arena)?)
+        Ok(self.snapshot.prepare(object, options, arena)?)
     }
 
     /// The modules that what was asked for was found in: [`LoadOptions::modules`](crate::load::LoadOptions::modules) wants
@@ -225,14 +225,14 @@ impl<'p> Kernel<'p> {
         object: &Object<'a>,
         options: Options,
         arena: &mut Arena<'a>,
-    ) -> Result<ForKernel<'a>, KernelError> {
+    ) -> Result<Preparation<'a>, KernelError> {
         loop {
             let plan = Plan::new(object, options, arena)?;
             if !plan.asks_kernel() {
-                return Ok(ForKernel { prepared: plan.finish()?, modules: Modules::default() });
+                return Ok(Preparation { prepared: plan.finish()?, modules: Modules::default() });
             }
-            let mut opened = self.open().map_err(KernelError::Btf)?;
-            match opened.answer(plan, arena) {
+            let mut handle = self.open().map_err(KernelError::Btf)?;
+            match handle.answer(plan, arena) {
                 Err(error @ (KernelError::NeedsWhole | KernelError::Stream(_))) if self.takes_whole_after(&error) => {}
                 result => return result,
             }
@@ -260,34 +260,34 @@ impl<'p> Kernel<'p> {
     ///
     /// # Errors
     /// As [`KernelBtf::open`] and [`KernelBtf::from_file`].
-    pub fn open(&self) -> Result<Opened<'_>, KernelBtfError> {
-        let opened = match (self.whole.get(), self.options.btf, self.access.get()) {
-            (Some(whole), ..) => return Ok(Opened { kernel: self, types: Pieces::Whole(whole) }),
+    pub fn open(&self) -> Result<BtfHandle<'_>, KernelBtfError> {
+        let btf = match (self.whole.get(), self.options.btf, self.access.get()) {
+            (Some(whole), ..) => return Ok(BtfHandle { kernel: self, types: Pieces::Whole(whole) }),
             (None, None, Access::Lean) => LeanBtf::open()?,
             (None, None, Access::Stream) => LeanBtf::Streamed(StreamedBtf::open()?),
             (None, None, Access::Whole) => LeanBtf::Whole(KernelBtf::open()?),
             (None, Some(path), Access::Stream) => LeanBtf::Streamed(StreamedBtf::from_file(path)?),
             (None, Some(path), Access::Lean | Access::Whole) => LeanBtf::Whole(KernelBtf::from_file(path)?),
         };
-        let types = match opened {
+        let types = match btf {
             LeanBtf::Whole(whole) => Pieces::Whole(self.whole.get_or_init(|| whole)),
             LeanBtf::Streamed(streamed) => {
                 self.is_streamed.set(true);
                 Pieces::Streamed(streamed)
             }
         };
-        Ok(Opened { kernel: self, types })
+        Ok(BtfHandle { kernel: self, types })
     }
 }
 
 /// A kernel's BTF, opened.
 #[derive(Debug)]
-pub struct Opened<'k> {
+pub struct BtfHandle<'k> {
     kernel: &'k Kernel<'k>,
     types: Pieces<'k>,
 }
 
-impl<'k> Opened<'k> {
+impl<'k> BtfHandle<'k> {
     /// Whether it is read piece by piece.
     #[must_use]
     pub fn is_streamed(&self) -> bool {
@@ -305,10 +305,10 @@ impl<'k> Opened<'k> {
         if let Pieces::Whole(whole) = self.types {
             return Ok(Btf::parse(whole)?);
         }
-        Ok(tailor::stream(&mut self.types, plan.needs(), self.kernel.options.window, arena)?.btf()?)
+        Ok(min_btf::stream(&mut self.types, plan.needs(), self.kernel.options.window, arena)?.btf()?)
     }
 
-    /// The modules that may have what `searched` still wants: [`Modules::search`] is for them. Where they cannot be listed
+    /// The modules that may have what `search` still wants: [`Modules::search`] is for them. Where they cannot be listed
     /// there are none, and `skipped` hears why, under an empty name.
     ///
     /// # Errors
@@ -316,14 +316,14 @@ impl<'k> Opened<'k> {
     /// hears for the first of them.
     pub fn modules(
         &mut self,
-        searched: &Searched<'_>,
+        search: &Search<'_>,
         skipped: &mut dyn FnMut(&str, ModuleError),
     ) -> Result<Modules<'k>, KernelError> {
         let source = self.kernel.options.modules;
-        if !searched.wants_modules() || source == ModuleSource::Files(&[]) {
+        if !search.wants_modules() || source == ModuleSource::Files(&[]) {
             return Ok(Modules::default());
         }
-        let modules = Modules::pick(&mut self.types, searched, source).unwrap_or_else(|errno| {
+        let modules = Modules::pick(&mut self.types, search, source).unwrap_or_else(|errno| {
             skipped("", ModuleError::List(errno));
             Modules::default()
         });
@@ -336,14 +336,14 @@ impl<'k> Opened<'k> {
         }
     }
 
-    fn answer<'a>(&mut self, plan: Plan<'a>, arena: &mut Arena<'a>) -> Result<ForKernel<'a>, KernelError>
+    fn answer<'a>(&mut self, plan: Plan<'a>, arena: &mut Arena<'a>) -> Result<Preparation<'a>, KernelError>
     where
         'k: 'a,
     {
         let types = self.types(&plan, arena)?;
-        let mut searched = plan.search(types, arena)?;
-        let modules = self.modules(&searched, &mut |_, _| {})?;
-        modules.search(&mut searched, arena, &mut |_, _| {})?;
-        Ok(ForKernel { prepared: searched.finish(), modules })
+        let mut search = plan.search(types, arena)?;
+        let modules = self.modules(&search, &mut |_, _| {})?;
+        modules.search(&mut search, arena, &mut |_, _| {})?;
+        Ok(Preparation { prepared: search.finish(), modules })
     }
 }

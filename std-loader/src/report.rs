@@ -14,9 +14,9 @@ use corelo_core::link::{LinkCause, LinkError, Placement};
 use corelo_core::object::section_name::{AttachType, ProgType, ProgramKind, Target};
 use corelo_core::object::{Map, Object, ObjectError};
 use corelo_core::prepare::{AttachTarget, Plan, Prepared, Question, Relocation, RelocationError};
+use corelo_core::relo::explain::{Explanation, explain};
 use corelo_core::relo::format::{LocalSpec, TypeName};
 use corelo_core::relo::resolve::{VMLINUX, Verdict};
-use corelo_core::relo::trial::{Trial, try_candidate};
 use corelo_core::struct_ops::StructOpsError;
 use rustix::thread::CapabilitySet;
 
@@ -188,38 +188,41 @@ impl fmt::Display for CandidatesReport<'_, '_> {
 
 /// A candidate and what it gives for one relocation.
 #[derive(Clone, Copy, Debug)]
-pub struct Tried<'l> {
+pub struct CandidateReport<'l> {
     /// The target type.
     pub id: TypeId,
     /// What came of it; `None` where the local side is at fault.
-    pub trial: Option<Trial<'l>>,
+    pub explanation: Option<Explanation<'l>>,
 }
 
-impl fmt::Display for Tried<'_> {
+impl fmt::Display for CandidateReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.trial {
+        match self.explanation {
             None => f.write_str("not tried"),
-            Some(Trial::Value(value)) => write!(f, "matches with value {value}"),
-            Some(Trial::NoMatch { step: Some(step) }) => write!(f, "no compatible `{}`", Name(step)),
-            Some(Trial::NoMatch { step: None }) => f.write_str("does not match"),
-            Some(Trial::Fault(fault)) => fault.fmt(f),
+            Some(Explanation::Value(value)) => write!(f, "matches with value {value}"),
+            Some(Explanation::NoMatch { step: Some(step) }) => write!(f, "no compatible `{}`", Name(step)),
+            Some(Explanation::NoMatch { step: None }) => f.write_str("does not match"),
+            Some(Explanation::Fault(fault)) => fault.fmt(f),
         }
     }
 }
 
 /// The candidates of a record in vmlinux, each tried on its own. Those of modules are not kept; what was taken of them
 /// is in the decision.
-pub fn candidates<'r>(prepared: &'r Prepared<'_>, relo: &'r CoreRelo) -> impl Iterator<Item = Tried<'r>> + use<'r> {
+pub fn candidates<'r>(
+    prepared: &'r Prepared<'_>,
+    relo: &'r CoreRelo,
+) -> impl Iterator<Item = CandidateReport<'r>> + use<'r> {
     let answers = prepared.answers();
     let found = answers.map_or(&[][..], |answers| answers.of(relo.type_id.0));
     let endian = prepared.object().endian();
     let local = prepared.local();
     found.iter().map(move |candidate| {
-        let trial = match (local, answers) {
-            (Some(local), Some(answers)) => try_candidate(local, answers.types(), relo, candidate.id, endian),
+        let explanation = match (local, answers) {
+            (Some(local), Some(answers)) => explain(local, answers.types(), relo, candidate.id, endian),
             _ => None,
         };
-        Tried { id: candidate.id, trial }
+        CandidateReport { id: candidate.id, explanation }
     })
 }
 

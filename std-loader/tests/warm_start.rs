@@ -29,17 +29,17 @@ fn an_object_is_prepared_again_without_a_look_at_the_kernel() {
     assert!(made.prepared.visited() > 0);
     let cold = programs(&made.prepared);
     assert!(cold.len() > 10);
-    let kept = made.keep();
+    let snapshot = made.snapshot();
     std::fs::remove_file(&btf).unwrap();
 
     let copy = file.clone();
     let again = Object::parse(&copy).unwrap();
-    let warm = kept.prepare(&again, Options::default(), &mut Arena::new(&mut second)).unwrap();
+    let warm = snapshot.prepare(&again, Options::default(), &mut Arena::new(&mut second)).unwrap();
     assert_eq!(warm.visited(), 0);
     assert_eq!(programs(&warm), cold);
-    assert!(kept.modules().names().is_empty());
+    assert!(snapshot.modules().names().is_empty());
 
     let other = Object::parse(&other).unwrap();
-    let refused = kept.prepare(&other, Options::default(), &mut Arena::new(&mut [])).unwrap_err();
+    let refused = snapshot.prepare(&other, Options::default(), &mut Arena::new(&mut [])).unwrap_err();
     assert_eq!(refused, KernelError::Prepare(PrepareError::OtherObject));
 }

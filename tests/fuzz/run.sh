@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 
 seconds=${1:-30}
 shift || true
-all=(btf btf_ext file log object prepare rebase relo ring tailor text)
+all=(btf btf_ext file log min_btf object prepare rebase relo ring text)
 targets=("${@:-${all[@]}}")
 # A target that is not in the list would never be run.
 there=$(cd targets && printf '%s\n' *.rs | sed 's/\.rs$//' | sort | tr '\n' ' ')

@@ -577,14 +577,14 @@ fn modules_are_searched_for_what_vmlinux_does_not_have() {
             let mut arena = Arena::new(&mut zerocopy::IntoBytes::as_mut_bytes(words.as_mut_slice())[..size]);
             let parsed = Object::parse(&object).expect("a built object");
             let plan = Plan::new(&parsed, Options::default(), &mut arena)?;
-            let mut searched = plan.search(Btf::parse(&vmlinux_blob).expect("built"), &mut arena)?;
-            assert!(searched.wants_modules());
+            let mut search = plan.search(Btf::parse(&vmlinux_blob).expect("built"), &mut arena)?;
+            assert!(search.wants_modules());
             let blobs: [&[u8]; 5] = [b"", &module[..24], &empty, &module, b"no BTF at all"];
             for look in 0..2 {
                 for (number, blob) in (1..).zip(blobs) {
                     let seen = match look {
-                        0 => searched.weigh_module(blob, None, number, &mut arena),
-                        _ => searched.search_module(blob, None, number, &mut arena),
+                        0 => search.weigh_module(blob, None, number, &mut arena),
+                        _ => search.search_module(blob, None, number, &mut arena),
                     };
                     match seen {
                         Err(PrepareError::Arena(full)) => return Err(full.into()),
@@ -594,7 +594,7 @@ fn modules_are_searched_for_what_vmlinux_does_not_have() {
                     }
                 }
             }
-            let prepared = searched.finish();
+            let prepared = search.finish();
             let mut programs = Vec::new();
             for (number, _) in prepared.declared().programs() {
                 let mut scratch = arena.scratch();

@@ -4,10 +4,10 @@
 use corelo_core::arena::Arena;
 use corelo_core::btf::ext::ReloKind;
 use corelo_core::btf::{Btf, Kind, TypeId};
+use corelo_core::min_btf::{SliceSource, StreamError, minimal, stream};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, PrepareError, Prepared};
 use corelo_core::relo::resolve::Verdict;
-use corelo_core::tailor::{SliceSource, StreamError, minimal, stream};
 use corelo_loader::kernel::KernelBtfError;
 use corelo_loader::prepare::{Access, Kernel, KernelError, KernelOptions};
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding, KindLayout, Member};
@@ -208,8 +208,8 @@ fn told(prepared: &Prepared<'_>, whole: &dyn Fn(u32) -> u32, arena: &mut Arena<'
     told
 }
 
-/// Tailored to the object first, and relocated against what was made.
-fn tailored(file: &[u8], kernel: &[u8], buffer: &mut [u64]) -> Result<Vec<String>, String> {
+/// Made minimal for the object first, and relocated against what was made.
+fn through_minimal(file: &[u8], kernel: &[u8], buffer: &mut [u64]) -> Result<Vec<String>, String> {
     let mut arena = Arena::new(buffer.as_mut_bytes());
     let object = Object::parse(file).unwrap();
     let plan = Plan::new(&object, Options::default(), &mut arena).unwrap();
@@ -310,7 +310,7 @@ fn words_are_judged_alike(fixture: &Fixture, endian: Endian) {
                 }
                 other => panic!("{what}: {way}: {other:?}"),
             };
-            let found = tailored(&file, &damaged, &mut buffer);
+            let found = through_minimal(&file, &damaged, &mut buffer);
             if found != wanted {
                 differ(&found, "minimal");
             }
@@ -395,7 +395,7 @@ fn what_a_pointer_should_not_lead_to_is_not_void() {
         btf.struct_("same", 16, &[Member::at("a", int, 0), Member::at("p", pointer, 8)]);
         let kernel = btf.build();
         let wanted = whole(&file, &kernel, &mut buffer).unwrap();
-        assert_eq!(tailored(&file, &kernel, &mut buffer).as_ref(), Ok(&wanted), "{pointee}");
+        assert_eq!(through_minimal(&file, &kernel, &mut buffer).as_ref(), Ok(&wanted), "{pointee}");
         assert_eq!(in_pieces(&file, &kernel, 1024, &mut buffer).as_ref(), Ok(&wanted), "{pointee}");
         told.push(wanted);
     }

@@ -4,11 +4,11 @@ mod exact;
 
 use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::{Btf, TypeId, Types};
+use corelo_core::min_btf::{MinimalError, SliceSource, StreamError, minimal, stream};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, prepare};
 use corelo_core::relo::TargetFault;
 use corelo_core::relo::resolve::Verdict;
-use corelo_core::tailor::{SliceSource, StreamError, TailorError, minimal, stream};
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding, Member};
 use corelo_tests::elf_builder::{ElfBuilder, Section, SymType, Symbol};
 use corelo_tests::endian::Endian;
@@ -304,7 +304,7 @@ fn all_comparisons_together_are_bounded() {
         let plan = Plan::new(&object, Options::default(), &mut arena).expect("a plan");
         let is_too_much = wanted == Verdict::Pending;
         let made = minimal(&[plan.needs()], &kernel, None, &mut arena.scratch()).err();
-        assert_eq!(made, is_too_much.then_some(TailorError::TooComplex));
+        assert_eq!(made, is_too_much.then_some(MinimalError::TooComplex));
         let made = stream(SliceSource(&kernel), plan.needs(), 4096, &mut arena.scratch()).err();
         assert_eq!(made, is_too_much.then_some(StreamError::TooComplex));
         let prepared = prepare(&object, Some(&kernel), Options::default(), &mut arena).expect("it is prepared");

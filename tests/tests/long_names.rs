@@ -3,11 +3,11 @@
 
 use corelo_core::arena::Arena;
 use corelo_core::btf::BtfError;
+use corelo_core::min_btf::{SliceSource, minimal, stream};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, Prepared, prepare};
 use corelo_core::relo::SpecError;
 use corelo_core::relo::resolve::Verdict;
-use corelo_core::tailor::{SliceSource, minimal, stream};
 use corelo_tests::btf_builder::{IntEncoding, Member};
 use corelo_tests::endian::Endian;
 use corelo_tests::insn::Insn;
@@ -63,8 +63,8 @@ fn answers(object: &[u8], kernel: &[u8]) -> Vec<(Verdict, u64)> {
     assert_eq!(verdicts(&prepared.expect("it is prepared")), whole);
     let plan = Plan::new(&object, Options::default(), &mut arena).expect("a plan");
     let made = stream(SliceSource(kernel), plan.needs(), 4096, &mut arena).expect("a minimal BTF");
-    let searched = plan.search(made.btf().expect("valid BTF"), &mut arena).expect("a search");
-    assert_eq!(verdicts(&searched.finish()), whole);
+    let search = plan.search(made.btf().expect("valid BTF"), &mut arena).expect("a search");
+    assert_eq!(verdicts(&search.finish()), whole);
     whole
 }
 

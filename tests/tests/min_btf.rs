@@ -4,10 +4,10 @@ use std::cell::Cell;
 
 use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::Btf;
+use corelo_core::min_btf::{MAX_PASSES, Minimal, Source, minimal, stream};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, Prepared, Relocation, RelocationError, prepare};
 use corelo_core::relo::resolve::Verdict;
-use corelo_core::tailor::{MAX_PASSES, Minimal, Source, minimal, stream};
 use corelo_tests::corpus::corpus;
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::{fixture, fixtures};
@@ -64,7 +64,7 @@ fn whole(object: &[u8], btf: &[u8], with_ids: bool) -> Option<Vec<String>> {
     Some(all_facts(&prepared, with_ids))
 }
 
-fn tailor(objects: &[&[u8]], btf: &[u8], module: Option<&[u8]>) -> Vec<u8> {
+fn minimal_btf(objects: &[&[u8]], btf: &[u8], module: Option<&[u8]>) -> Vec<u8> {
     let mut buffer = vec![0u8; 64 << 20];
     let mut arena = Arena::new(&mut buffer);
     let objects: Vec<Object<'_>> = objects.iter().map(|bytes| Object::parse(bytes).expect("an object")).collect();
@@ -126,8 +126,8 @@ fn streamed(object: &[u8], btf: &[u8], window: usize) -> Option<(Vec<String>, Co
     let source = Counted { bytes: btf, passes: &passes, last: 0 };
     let made = stream(source, plan.needs(), window, &mut arena).expect("a source that can be streamed");
     assert!(passes.get() <= made.passes, "{} passes were made, {} are told", passes.get(), made.passes);
-    let searched = plan.search(made.btf().expect("valid BTF"), &mut arena).expect("a search");
-    let prepared = searched.finish();
+    let search = plan.search(made.btf().expect("valid BTF"), &mut arena).expect("a search");
+    let prepared = search.finish();
     let facts = all_facts(&prepared, true);
     let cost =
         Cost { passes: made.passes, arena: arena.high_water(), blob: made.blob.len(), bytes_read: made.bytes_read };
@@ -162,7 +162,7 @@ fn fixtures_relocate_against_minimal_btf_as_before() {
     let mut compared = 0;
     for (name, object, btf) in fixture_pairs() {
         let Some(before) = whole(&object, &btf, false) else { continue };
-        let blob = tailor(&[&object], &btf, None);
+        let blob = minimal_btf(&[&object], &btf, None);
         let after = whole(&object, &blob, false).expect("it could be prepared before");
         assert_same(&name, &before, &after);
         compared += before.len();
@@ -220,7 +220,7 @@ fn corpus_objects_relocate_against_minimal_btf_as_before() {
             let mut together: Vec<&[u8]> = Vec::new();
             for (file, object) in objects {
                 let Some(before) = whole(object, btf, false) else { continue };
-                let blob = tailor(&[object], btf, None);
+                let blob = minimal_btf(&[object], btf, None);
                 let after = whole(object, &blob, false).expect("it could be prepared before");
                 assert_same(&format!("{file} on {name}"), &before, &after);
                 compared += before.len();
@@ -228,7 +228,7 @@ fn corpus_objects_relocate_against_minimal_btf_as_before() {
                 together.push(object);
             }
             // All of them at once.
-            let blob = tailor(&together, btf, None);
+            let blob = minimal_btf(&together, btf, None);
             for (file, object) in objects {
                 let Some(before) = whole(object, btf, false) else { continue };
                 let after = whole(object, &blob, false).expect("it could be prepared before");
@@ -281,13 +281,13 @@ fn a_split_btf_becomes_one_that_stands_alone() {
             if !plan.asks_kernel() {
                 continue;
             }
-            let Ok(mut searched) = plan.search(Btf::parse(&btf).expect("valid BTF"), &mut arena) else { continue };
-            if !searched.wants_modules() {
+            let Ok(mut search) = plan.search(Btf::parse(&btf).expect("valid BTF"), &mut arena) else { continue };
+            if !search.wants_modules() {
                 continue;
             }
-            searched.weigh_module(&split, None, 1, &mut arena).expect("valid BTF");
-            searched.search_module(&split, None, 1, &mut arena).expect("valid BTF");
-            let prepared = searched.finish();
+            search.weigh_module(&split, None, 1, &mut arena).expect("valid BTF");
+            search.search_module(&split, None, 1, &mut arena).expect("valid BTF");
+            let prepared = search.finish();
             let in_module = prepared
                 .relocations()
                 .filter(|relocation| relocation.decision.target().is_some_and(|(_, btf)| btf == 1))
@@ -297,7 +297,7 @@ fn a_split_btf_becomes_one_that_stands_alone() {
             }
             found += in_module;
             let before: Vec<String> = prepared.relocations().map(|relocation| facts(&relocation, false)).collect();
-            let blob = tailor(&[&object], &btf, Some(&split));
+            let blob = minimal_btf(&[&object], &btf, Some(&split));
             let mut buffer = vec![0u8; 8 << 20];
             let mut arena = Arena::new(&mut buffer);
             let prepared =
@@ -335,7 +335,7 @@ fn the_arena_may_be_of_any_size() {
         let mut arena = Arena::new(buffer);
         let parsed = Object::parse(&object).expect("an object");
         let plan = Plan::new(&parsed, Options::default(), &mut arena).map_err(|error| error.to_string())?;
-        let source = corelo_core::tailor::SliceSource(&btf);
+        let source = corelo_core::min_btf::SliceSource(&btf);
         let made = stream(source, plan.needs(), 1024, &mut arena).map_err(|error| error.to_string())?;
         let _ = made.btf().expect("valid BTF");
         Ok::<usize, String>(arena.high_water())
@@ -355,7 +355,7 @@ fn types_of_another_object_do_not_do() {
     let (item, other) = (fixture("core_fields", Endian::Little), fixture("core_enums", Endian::Little));
     let btf = item.read_target().expect("it has a target");
     let before = whole(&item.read(), &btf, false).expect("it asks");
-    let blob = tailor(&[&other.read()], &other.read_target().expect("it has a target"), None);
+    let blob = minimal_btf(&[&other.read()], &other.read_target().expect("it has a target"), None);
     let after = whole(&item.read(), &blob, false).expect("it asks");
     assert!(before.iter().zip(&after).filter(|(one, other)| one != other).count() > 20);
 }
@@ -391,7 +391,7 @@ fn hostile_bytes_are_survived() {
                     }
                 }
                 let mut scratch = arena.scratch();
-                let source = corelo_core::tailor::SliceSource(&bytes);
+                let source = corelo_core::min_btf::SliceSource(&bytes);
                 match stream(source, plan.needs(), 1024, &mut scratch) {
                     Ok(streamed) => {
                         assert!(streamed.passes <= MAX_PASSES);

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use corelo_core::arena::Arena;
+use corelo_core::min_btf::minimal;
 use corelo_core::object::Object;
 use corelo_core::prepare::{AttachTarget, Options, Plan};
-use corelo_core::tailor::minimal;
 use corelo_tests::corpus::corpus;
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::{fixture, fixtures};
@@ -15,7 +15,7 @@ use corelo_tests::kernel;
 use corelo_tests::libbpf::{self, Autoload, LogStatus, Outcome};
 
 /// The minimal BTF for some objects; `None` where none of them asks.
-fn tailor(objects: &[Vec<u8>], btf: &[u8]) -> Option<Vec<u8>> {
+fn minimal_btf(objects: &[Vec<u8>], btf: &[u8]) -> Option<Vec<u8>> {
     let mut buffer = vec![0u8; 64 << 20];
     let mut arena = Arena::new(&mut buffer);
     let objects: Vec<Object<'_>> = objects.iter().filter_map(|bytes| Object::parse(bytes).ok()).collect();
@@ -113,7 +113,7 @@ fn libbpf_takes_it_and_gives_the_same_instructions() {
         };
         let target = target.unwrap_or_else(|| PathBuf::from("/sys/kernel/btf/vmlinux"));
         let btf = std::fs::read(&target).expect("a BTF");
-        let Some(blob) = tailor(&[item.read()], &btf) else { continue };
+        let Some(blob) = minimal_btf(&[item.read()], &btf) else { continue };
         compare(&item.name, &item.path, &target, &write(dir.path(), "small.btf", &blob), &mut count);
     }
     println!("fixtures: {count:?}");
@@ -125,7 +125,7 @@ fn libbpf_takes_it_and_gives_the_same_instructions() {
         let mut count = Count::default();
         for verdict in corpus.verdicts().iter().filter(|verdict| verdict.endian == "LE" && verdict.opens()) {
             let object = corpus.path(&verdict.object);
-            let Some(blob) = tailor(&[corpus.read(&verdict.object)], &btf) else { continue };
+            let Some(blob) = minimal_btf(&[corpus.read(&verdict.object)], &btf) else { continue };
             let small = write(dir.path(), "small.btf", &blob);
             compare(&format!("{} on {name}", verdict.object), &object, &kernel.btf_path(), &small, &mut count);
         }
@@ -144,7 +144,7 @@ fn libbpf_sees_when_the_types_are_those_of_another_object() {
     let item = fixture("core_fields", Endian::Little);
     let whole = item.target_btf.clone().expect("it has a target");
     let other = fixture("core_enums", Endian::Little);
-    let blob = tailor(&[other.read()], &other.read_target().expect("it has a target")).expect("it asks");
+    let blob = minimal_btf(&[other.read()], &other.read_target().expect("it has a target")).expect("it asks");
     let small = write(dir.path(), "small.btf", &blob);
     let statuses = |btf: &Path| -> Vec<String> {
         let outcome = prepare(&item.path, btf).expect("libbpf opens it");
@@ -187,7 +187,7 @@ fn sizes_beside_bpftool() {
         let (mut core_ours, mut core_theirs, mut core_objects) = (0, 0, 0);
         for verdict in corpus.verdicts().iter().filter(|verdict| verdict.endian == endian) {
             let bytes = corpus.read(&verdict.object);
-            let Some(blob) = tailor(std::slice::from_ref(&bytes), &btf) else { continue };
+            let Some(blob) = minimal_btf(std::slice::from_ref(&bytes), &btf) else { continue };
             let object = text(&corpus.path(&verdict.object));
             if kernel::bpftool_plain(&["gen", "min_core_btf", &btf_path, &text(&theirs_path), &object]).is_err() {
                 refused += 1;

@@ -1,4 +1,4 @@
-//! Random CO-RE relocations against minimal BTFs: whatever the types, the relocations and their number, a tailored BTF gives what
+//! Random CO-RE relocations against minimal BTFs: whatever the types, the relocations and their number, a minimal BTF gives what
 //! the whole one gives.
 //!
 //! Local types, changed target and relocations are those of [`corelo_tests::random`], several relocations of one local type
@@ -17,10 +17,10 @@ use std::cell::RefCell;
 
 use corelo_core::arena::Arena;
 use corelo_core::btf::Btf;
+use corelo_core::min_btf::{MIN_WINDOW, SliceSource, StreamError, minimal, stream};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, Prepared, RelocationError};
 use corelo_core::relo::resolve::Verdict;
-use corelo_core::tailor::{MIN_WINDOW, SliceSource, StreamError, minimal, stream};
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding};
 use corelo_tests::endian::Endian;
 use corelo_tests::insn::Insn;
@@ -67,8 +67,8 @@ fn relocated(object: &[u8], btf: &[u8], old_ids: Option<&[u32]>) -> Vec<String> 
     let mut arena = Arena::new(words.as_mut_bytes());
     let object = Object::parse(object).expect("a sound object");
     let plan = Plan::new(&object, Options::default(), &mut arena).expect("a sound object");
-    let searched = plan.search(Btf::parse(btf).expect("valid BTF"), &mut arena).expect("a search");
-    facts(&searched.finish(), old_ids)
+    let search = plan.search(Btf::parse(btf).expect("valid BTF"), &mut arena).expect("a search");
+    facts(&search.finish(), old_ids)
 }
 
 /// `None` for types that nest too deep to be streamed.
@@ -82,12 +82,12 @@ fn streamed(object: &[u8], btf: &[u8], window: usize) -> Result<Option<Vec<Strin
         Err(StreamError::Passes) => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
-    let searched = plan.search(made.btf().expect("valid BTF"), &mut arena).expect("a search");
-    Ok(Some(facts(&searched.finish(), None)))
+    let search = plan.search(made.btf().expect("valid BTF"), &mut arena).expect("a search");
+    Ok(Some(facts(&search.finish(), None)))
 }
 
 /// The minimal BTF for all of these, and the ids that its types had.
-fn tailored(objects: &[&[u8]], btf: &[u8]) -> Result<(Vec<u8>, Vec<u32>), String> {
+fn minimal_btf(objects: &[&[u8]], btf: &[u8]) -> Result<(Vec<u8>, Vec<u32>), String> {
     let mut words = vec![0u64; 1 << 15];
     let mut arena = Arena::new(words.as_mut_bytes());
     let objects: Vec<Object<'_>> = objects.iter().map(|bytes| Object::parse(bytes).expect("an object")).collect();
@@ -120,11 +120,11 @@ struct Count {
 
 fn compare(cases: [&Case; 2], count: &mut Count) -> Result<(), String> {
     let btf = &cases[0].btf;
-    let together = tailored(&[&cases[0].object, &cases[1].object], btf)?;
+    let together = minimal_btf(&[&cases[0].object, &cases[1].object], btf)?;
     for case in cases {
         let whole = relocated(&case.object, btf, None);
         assert_eq!(whole.len(), case.relos.len());
-        let (blob, ids) = tailored(&[&case.object], btf)?;
+        let (blob, ids) = minimal_btf(&[&case.object], btf)?;
         same("minimal", &whole, &relocated(&case.object, &blob, Some(&ids)))?;
         same("minimal for both", &whole, &relocated(&case.object, &together.0, Some(&together.1)))?;
         for window in [MIN_WINDOW, 4096] {
@@ -159,14 +159,14 @@ fn the_innermost_of_32_prototypes_is_kept() {
     let (object, btf) = (object.build(), btf.build());
     let whole = relocated(&object, &btf, None);
     assert!(whole[0].starts_with("Value Some(34) 1 "), "{whole:?}");
-    let (blob, ids) = tailored(&[&object], &btf).expect("a minimal BTF");
+    let (blob, ids) = minimal_btf(&[&object], &btf).expect("a minimal BTF");
     assert_eq!(same("minimal", &whole, &relocated(&object, &blob, Some(&ids))), Ok(()));
     let streamed = streamed(&object, &btf, MIN_WINDOW).expect("it can be streamed").expect("in few passes");
     assert_eq!(same("streamed", &whole, &streamed), Ok(()));
 }
 
 #[test]
-fn random_relocations_against_tailored_btf_are_as_before() {
+fn random_relocations_against_minimal_btf_are_as_before() {
     let mut config =
         ProptestConfig { failure_persistence: None, max_shrink_iters: 20_000, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {

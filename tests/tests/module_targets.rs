@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::{Btf, Kind, Types};
+use corelo_core::min_btf::{ModuleSieve, SliceSource};
 use corelo_core::object::Object;
 use corelo_core::prepare::{ExternMatch, Options, Plan, Prepared};
-use corelo_core::tailor::{ModuleSieve, SliceSource};
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding};
 use corelo_tests::corpus::corpus;
 use corelo_tests::endian::Endian;
@@ -43,15 +43,15 @@ fn with_modules<T>(modules: &[Vec<u8>], then: impl FnOnce(&Prepared<'_>, usize) 
     let mut arena = Arena::new(&mut buffer);
     let object = Object::parse(&file).unwrap();
     let plan = Plan::new(&object, Options::default(), &mut arena).unwrap();
-    let mut searched = plan.search(Btf::parse(&kernel).unwrap(), &mut arena).unwrap();
-    assert!(searched.wants_modules());
+    let mut search = plan.search(Btf::parse(&kernel).unwrap(), &mut arena).unwrap();
+    assert!(search.wants_modules());
     for (number, module) in (1u16..).zip(modules) {
-        searched.weigh_module(module, None, number, &mut arena.scratch()).unwrap();
+        search.weigh_module(module, None, number, &mut arena.scratch()).unwrap();
     }
     for (number, module) in (1u16..).zip(modules) {
-        searched.search_module(module, None, number, &mut arena.scratch()).unwrap();
+        search.search_module(module, None, number, &mut arena.scratch()).unwrap();
     }
-    let prepared = searched.finish();
+    let prepared = search.finish();
     let externs = prepared.declared().externs();
     let number = externs.iter().position(|ext| object.symbol_name(ext.symbol()) == b"no_such_kfunc").unwrap();
     then(&prepared, number)
@@ -108,10 +108,10 @@ fn sifted(name: &str, kernel: &[u8], modules: &[Vec<u8>], endian: Endian) -> Vec
     let mut arena = Arena::new(&mut buffer);
     let object = Object::parse(&file).unwrap();
     let plan = Plan::new(&object, Options::default(), &mut arena).unwrap();
-    let searched = plan.search(Btf::parse(kernel).unwrap(), &mut arena).unwrap();
-    assert!(searched.wants_modules(), "{name}");
-    let mut sieve = ModuleSieve::new(SliceSource(kernel), &searched, &mut window).unwrap();
-    modules.iter().map(|module| sieve.may_answer(SliceSource(module), &searched).unwrap()).collect()
+    let search = plan.search(Btf::parse(kernel).unwrap(), &mut arena).unwrap();
+    assert!(search.wants_modules(), "{name}");
+    let mut sieve = ModuleSieve::new(SliceSource(kernel), &search, &mut window).unwrap();
+    modules.iter().map(|module| sieve.may_answer(SliceSource(module), &search).unwrap()).collect()
 }
 
 /// The names of a module's structs, flavours left out.

@@ -2,7 +2,7 @@
 
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
-use corelo_core::prepare::{Options, PrepareError, Prepared, prepare, prepare_again};
+use corelo_core::prepare::{Options, PrepareError, Prepared, prepare};
 use corelo_tests::corpus::corpus;
 use corelo_tests::fixtures::fixtures;
 use zerocopy::IntoBytes;
@@ -25,10 +25,11 @@ fn check(name: &str, file: &[u8], kernel: Option<&[u8]>) -> Option<u32> {
     let (mut first, mut second) = (vec![0u8; BUFFER], vec![0u8; BUFFER]);
     let object = Object::parse(file).ok()?;
     let cold = prepare(&object, kernel, Options::default(), &mut Arena::new(&mut first)).ok()?;
-    let kept = cold.keep();
+    let snapshot = cold.snapshot();
     let copy = file.to_vec();
     let again = Object::parse(&copy).expect("the same bytes are an object again");
-    let warm = prepare_again(&again, &kept, Options::default(), &mut Arena::new(&mut second))
+    let warm = snapshot
+        .prepare(&again, Options::default(), &mut Arena::new(&mut second))
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(warm.visited(), 0, "{name}");
     assert_eq!(programs(&warm), programs(&cold), "{name}");
@@ -68,13 +69,13 @@ fn what_was_kept_of_another_object_is_refused() {
     let mut buffer = vec![0u8; BUFFER];
     let object = Object::parse(&file).expect("object");
     let cold = prepare(&object, kernel.as_deref(), Options::default(), &mut Arena::new(&mut buffer)).expect("prepared");
-    let kept = cold.keep();
+    let snapshot = cold.snapshot();
     let mut refused = 0;
     for at in 0..file.len() {
         let mut other = file.clone();
         other[at] ^= 1;
         let Ok(other) = Object::parse(&other) else { continue };
-        let result = prepare_again(&other, &kept, Options::default(), &mut Arena::new(&mut []));
+        let result = snapshot.prepare(&other, Options::default(), &mut Arena::new(&mut []));
         assert_eq!(result.err(), Some(PrepareError::OtherObject), "byte {at}");
         refused += 1;
     }

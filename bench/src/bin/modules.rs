@@ -23,14 +23,14 @@ fn main() -> ExitCode {
     let object = Object::parse(&file).expect("the object is one");
     let plan = Plan::new(&object, Options::default(), &mut arena).expect("its declarations can be read");
     let kernel = Btf::parse(&btf).expect("the kernel's BTF is one");
-    let mut searched = plan.search(kernel, &mut arena).expect("the kernel can be searched");
+    let mut search = plan.search(kernel, &mut arena).expect("the kernel can be searched");
     for number in 1..=count {
-        searched.weigh_module(&module, None, number, &mut arena).expect("the module can be searched");
+        search.weigh_module(&module, None, number, &mut arena).expect("the module can be searched");
     }
     for number in 1..=count {
-        searched.search_module(&module, None, number, &mut arena).expect("the module can be searched");
+        search.search_module(&module, None, number, &mut arena).expect("the module can be searched");
     }
-    let prepared = searched.finish();
+    let prepared = search.finish();
     println!("{} types visited, {} instructions", prepared.visited(), link_all(&prepared, &mut arena));
     ExitCode::SUCCESS
 }

@@ -11,7 +11,7 @@ use corelo_core::object::Object;
 use corelo_core::prepare::{Options, prepare};
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::prepare::{Access, ForKernel, Kernel, KernelOptions};
+use corelo_loader::prepare::{Access, Kernel, KernelOptions, Preparation};
 use corelo_loader::programs::GrowingLog;
 
 /// What many_progs needs, and some.
@@ -56,7 +56,7 @@ fn streamed(path: &Path, buffer: &mut [u8]) -> usize {
     link_all(&made.prepared, &mut arena)
 }
 
-fn for_kernel<'a>(file: &'a [u8], kernel: &'a Kernel<'_>, arena: &mut Arena<'a>) -> ForKernel<'a> {
+fn for_kernel<'a>(file: &'a [u8], kernel: &'a Kernel<'_>, arena: &mut Arena<'a>) -> Preparation<'a> {
     let object = Object::parse(file).expect("the object is one");
     kernel.prepare(&object, Options::default(), arena).expect("it can be prepared")
 }
@@ -68,10 +68,10 @@ fn warm(path: &Path, rounds: usize, note: &mut dyn FnMut(u64)) {
     let mut arena = Arena::new(&mut first);
     let object = Object::parse(&file).expect("the object is one");
     let prepared = prepare(&object, Some(&kernel), Options::default(), &mut arena).expect("it can be prepared");
-    let kept = prepared.keep();
+    let snapshot = prepared.snapshot();
     let insns = link_all(&prepared, &mut arena);
     for _ in 0..rounds {
-        let read_again = || again(&std::fs::read(path).expect("the object can be read"), &kept, &mut second);
+        let read_again = || again(&std::fs::read(path).expect("the object can be read"), &snapshot, &mut second);
         let (count, time) = timed(read_again);
         assert_eq!(count, insns);
         note(time);

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use corelo_bench::prepare::{again, link_all};
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
-use corelo_core::prepare::{Kept, Options, prepare};
+use corelo_core::prepare::{Options, Snapshot, prepare};
 use corelo_loader::kernel::KernelBtf;
 
 fn main() -> ExitCode {
@@ -30,11 +30,11 @@ fn main() -> ExitCode {
     let mut arena = Arena::new(&mut first);
     let object = Object::parse(&file).expect("the object is one");
     let prepared = prepare(&object, Some(&kernel), Options::default(), &mut arena).expect("it can be prepared");
-    let kept = prepared.keep();
+    let snapshot = prepared.snapshot();
     let cold = link_all(&prepared, &mut arena);
     let times = (0..rounds).map(|_| {
         let start = std::time::Instant::now();
-        let warm = black_box(warm_once(black_box(&file), &kept, &mut second));
+        let warm = black_box(warm_once(black_box(&file), &snapshot, &mut second));
         let time = start.elapsed();
         assert_eq!(warm, cold);
         time.as_nanos() as u64
@@ -45,6 +45,6 @@ fn main() -> ExitCode {
 }
 
 #[inline(never)]
-fn warm_once(file: &[u8], kept: &Kept<'_>, buffer: &mut [u8]) -> usize {
-    again(file, kept, buffer)
+fn warm_once(file: &[u8], snapshot: &Snapshot<'_>, buffer: &mut [u8]) -> usize {
+    again(file, snapshot, buffer)
 }

@@ -3,17 +3,17 @@
 use crate::arena::{Arena, Part};
 use crate::btf::lookup::{Query, Questions};
 use crate::btf::{Btf, TypeId, Types};
+use crate::min_btf::Needs;
 use crate::numbers::to_usize;
 use crate::object::{Declared, Object, ObjectError};
 use crate::relo::resolve::Deciding;
-use crate::tailor::Needs;
 
 use super::prepared::Prepared;
 use super::queries::{
     OWNER_ATTACH, OWNER_EXTERN, OWNER_MASK, OWNER_STRUCT_OPS, OWNER_STRUCT_OPS_VALUE, Question, attach_query,
     extern_query, struct_ops_queries, unanswered,
 };
-use super::searched::Searched;
+use super::search::Search;
 use super::{Options, PrepareError, kernel_error};
 
 /// What an object declares and asks of the kernel.
@@ -110,7 +110,7 @@ impl<'a> Plan<'a> {
     ///
     /// # Errors
     /// [`PrepareError::Kernel`], [`PrepareError::ByteOrder`], [`PrepareError::Arena`]
-    pub fn search(self, kernel: Btf<'a>, arena: &mut Arena<'a>) -> Result<Searched<'a>, PrepareError> {
+    pub fn search(self, kernel: Btf<'a>, arena: &mut Arena<'a>) -> Result<Search<'a>, PrepareError> {
         if kernel.endian() != self.object.endian() {
             return Err(PrepareError::ByteOrder);
         }
@@ -125,7 +125,7 @@ impl<'a> Plan<'a> {
         }
         let in_modules = unanswered(&object, &declared, &answers, arena)?;
         let visited = answers.visited();
-        Ok(Searched { object, options, local, declared, decisions, questions, answers, in_modules, visited })
+        Ok(Search { object, options, local, declared, decisions, questions, answers, in_modules, visited })
     }
 
     /// The object without a kernel.

@@ -82,7 +82,7 @@ impl<'a> Prepared<'a> {
         self.answers.as_ref()
     }
 
-    /// How many types of the kernel and of modules were walked over: none by [`prepare_again`](super::prepare_again).
+    /// How many types of the kernel and of modules were walked over: none by [`Snapshot::prepare`](super::Snapshot::prepare).
     #[must_use]
     pub fn visited(&self) -> u32 {
         self.visited

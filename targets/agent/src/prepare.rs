@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use corelo_core::arena::{Arena, Part};
+use corelo_core::min_btf::StreamError;
 use corelo_core::object::{Object, ObjectError};
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared};
-use corelo_core::tailor::StreamError;
 use corelo_loader::modules::{ModuleError, ModuleSource, Modules, ModulesError};
 use corelo_loader::prepare::{Access, Kernel, KernelError, KernelOptions, WINDOW};
 use corelo_loader::report::{NoKernelBtf, ObjectReport};
@@ -107,7 +107,7 @@ pub(crate) struct Ready<'a> {
     /// The modules that were searched.
     pub(crate) modules: Modules<'a>,
     /// Bytes of arena that hold what was kept of a streamed BTF.
-    pub(crate) tailored: usize,
+    pub(crate) min_btf: usize,
     pub(crate) times: Times,
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn prepare<'a>(
     let mut times = Times { object: start.elapsed(), ..Times::default() };
     if !plan.asks_kernel() {
         let prepared = plan.finish().map_err(|error| Failure::Job(format!("{file}: {error}")))?;
-        return Ok(Ready { prepared, modules: Modules::default(), tailored: 0, times });
+        return Ok(Ready { prepared, modules: Modules::default(), min_btf: 0, times });
     }
     let failure = |error| source.failure(error, file);
     let start = Instant::now();
@@ -144,8 +144,8 @@ pub(crate) fn prepare<'a>(
         arena.scratch().slice::<u8>(given_up, Part::Scratch)?;
     }
     let types = kernel.types(&plan, arena).map_err(failure)?;
-    let tailored = arena.used().saturating_sub(before);
-    let mut searched = plan.search(types, arena).map_err(|error| failure(error.into()))?;
+    let min_btf = arena.used().saturating_sub(before);
+    let mut search = plan.search(types, arena).map_err(|error| failure(error.into()))?;
     times.kernel_pass = start.elapsed();
     let start = Instant::now();
     let streamed_in = arena.high_water();
@@ -161,16 +161,16 @@ pub(crate) fn prepare<'a>(
         ModuleError::List(errno) => eprintln!("corelo: note: modules are not searched: /sys/kernel/btf: {errno}"),
         error => eprintln!("corelo: note: module {module} is not searched: {error}"),
     };
-    let modules = kernel.modules(&searched, &mut skipped).map_err(failure)?;
-    modules.search(&mut searched, arena, &mut skipped).map_err(|error| match error {
+    let modules = kernel.modules(&search, &mut skipped).map_err(failure)?;
+    modules.search(&mut search, arena, &mut skipped).map_err(|error| match error {
         ModulesError::Module { number, error } => {
             module_failure(modules.names().get(number).unwrap_or_default(), source.options, error)
         }
         error => failure(error.into()),
     })?;
-    let prepared = searched.finish();
+    let prepared = search.finish();
     times.prepare = start.elapsed();
-    Ok(Ready { prepared, modules, tailored, times })
+    Ok(Ready { prepared, modules, min_btf, times })
 }
 
 /// What is wrong with a module whose BTF the user gave.

@@ -279,12 +279,12 @@ fn prepare(
         btf_failure(reason, format!("{file}: {words}"))
     })?;
     let types = opened.types(&plan, arena).map_err(failed)?;
-    let mut searched = plan.search(types, arena).map_err(|error| failed(error.into()))?;
+    let mut search = plan.search(types, arena).map_err(|error| failed(error.into()))?;
     // A module that cannot be read is none that has the type.
     let skipped = &mut |_: &str, _| {};
-    let modules = opened.modules(&searched, skipped).map_err(failed)?;
-    modules.search(&mut searched, arena, skipped).map_err(|error| failed(error.into()))?;
-    Ok((searched.finish(), modules))
+    let modules = opened.modules(&search, skipped).map_err(failed)?;
+    modules.search(&mut search, arena, skipped).map_err(|error| failed(error.into()))?;
+    Ok((search.finish(), modules))
 }
 
 /// Ends a loader: links are detached, programs and maps closed (pinned ones stay), memory is freed. NULL is nothing.

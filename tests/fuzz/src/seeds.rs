@@ -28,7 +28,7 @@ fn main() {
         let target = fixture.read_target().or(other).unwrap_or_default();
         write("object", &name, &object);
         write("file", &name, &object);
-        for pair in ["prepare", "tailor"] {
+        for pair in ["prepare", "min_btf"] {
             write(pair, &name, &join(plain, &[&object, &target]));
         }
         let btf = section_data(&object, ".BTF").unwrap_or_default();

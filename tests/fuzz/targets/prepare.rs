@@ -5,7 +5,7 @@
 use corelo_core::arena::Arena;
 use corelo_core::budget::budget;
 use corelo_core::object::Object;
-use corelo_core::prepare::{Options, prepare, prepare_again};
+use corelo_core::prepare::{Options, prepare};
 use corelo_fuzz::facts::{ROOM, Run, run};
 use corelo_fuzz::input::{number, split};
 
@@ -39,8 +39,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         assert!(budget.parts().iter().map(|(_, bytes)| bytes).sum::<usize>() >= budget.arena_bytes());
     }
     let prepared = prepare(&parsed, kernel, options, &mut arena).expect("it was prepared before");
-    let kept = prepared.keep();
-    let warm = prepare_again(&parsed, &kept, options, &mut arena).expect("the same object");
+    let snapshot = prepared.snapshot();
+    let warm = snapshot.prepare(&parsed, options, &mut arena).expect("the same object");
     for number in 0..prepared.declared().functions().len() {
         let cold = prepared.program(number, &mut arena.scratch()).map(|linked| linked.insns.to_vec());
         let warm = warm.program(number, &mut arena.scratch()).map(|linked| linked.insns.to_vec());

@@ -6,7 +6,7 @@ use corelo_core::btf::ext::{CoreRelo, ReloKind};
 use corelo_core::btf::{Btf, TypeId, Types};
 use corelo_core::relo::compat::{Pair, fields_are_compat, types_are_compat};
 use corelo_core::relo::spec::AccessSpec;
-use corelo_core::relo::trial::try_candidate;
+use corelo_core::relo::explain::explain;
 use corelo_core::relo::types_match::types_match;
 use corelo_fuzz::input::split;
 
@@ -38,8 +38,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         }
         for target_id in (0..=target.end_id()).filter(|&id| wanted(numbers[2], id)).take(64) {
             let (local_id, target_id) = (TypeId(local_id), TypeId(target_id));
-            let trial = try_candidate(&local, &target, &relo, target_id, endian);
-            assert_eq!(trial, try_candidate(&local, &target, &relo, target_id, endian));
+            let explanation = explain(&local, &target, &relo, target_id, endian);
+            assert_eq!(explanation, explain(&local, &target, &relo, target_id, endian));
             let _ = fields_are_compat(&mut Pair::new(&local, &target), local_id, target_id);
             let _ = types_are_compat(&mut Pair::new(&local, &target), local_id, target_id);
             let _ = types_match(&mut Pair::new(&local, &target), local_id, target_id);

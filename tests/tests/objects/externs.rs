@@ -41,10 +41,10 @@ fn a_typed_kernel_variable() {
     let mut arena = Arena::new(&mut buffer);
     let object = Object::parse(&file).unwrap();
     let plan = Plan::new(&object, Options::default(), &mut arena).unwrap();
-    let searched = plan.search(corelo_core::btf::Btf::parse(&kernel).unwrap(), &mut arena).unwrap();
+    let search = plan.search(corelo_core::btf::Btf::parse(&kernel).unwrap(), &mut arena).unwrap();
     // The weak one that vmlinux lacks may be in a module.
-    assert!(searched.wants_modules());
-    let prepared = searched.finish();
+    assert!(search.wants_modules());
+    let prepared = search.finish();
     let number =
         prepared.declared().externs().iter().position(|ext| object.symbol_name(ext.symbol()) == b"runqueues").unwrap();
     let ExternMatch::Found { module: 0, .. } = prepared.extern_match(number) else {

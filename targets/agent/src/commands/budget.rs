@@ -24,7 +24,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let load_options = LoadOptions { modules: ready.modules.names(), ..LoadOptions::new(&name) };
         let kept = arena.used();
         rehearse(prepared, &load_options, &mut arena).map_err(|error| session::failure(prepared, &file, error))?;
-        Ok(parts(&Budget::of(prepared, &mut arena, kept), ready.tailored))
+        Ok(parts(&Budget::of(prepared, &mut arena, kept), ready.min_btf))
     })?;
     let arena_bytes: usize = parts.iter().map(|(_, bytes)| bytes).sum();
     let mut out = Out::new();
@@ -51,11 +51,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 /// What the bytes are for: they add up to the budget. What was kept of a streamed BTF, which the budget does not know of,
 /// is told from the rest.
-fn parts(budget: &Budget, tailored: usize) -> Vec<(Part, usize)> {
+fn parts(budget: &Budget, min_btf: usize) -> Vec<(Part, usize)> {
     let mut parts = Vec::new();
     for &(part, bytes) in budget.parts() {
-        let of_it = if part == Part::Other { bytes.min(tailored) } else { 0 };
-        let split = [(Part::Tailor, of_it), (part, bytes - of_it)];
+        let of_it = if part == Part::Other { bytes.min(min_btf) } else { 0 };
+        let split = [(Part::MinBtf, of_it), (part, bytes - of_it)];
         parts.extend(split.into_iter().filter(|&(_, bytes)| bytes > 0));
     }
     parts

@@ -1,9 +1,9 @@
 //! `corelo min-btf`: the few types that objects need.
 
 use corelo_core::arena::Arena;
+use corelo_core::min_btf::{MinimalError, Needs, minimal};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError};
-use corelo_core::tailor::{Needs, TailorError, minimal};
 use corelo_loader::report::ObjectReport;
 
 use crate::args::Options;
@@ -34,8 +34,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         }
         let needs: Vec<Needs<'_>> = plans.iter().map(Plan::needs).collect();
         let made = minimal(&needs, kernel, module, &mut arena).map_err(|error| match error {
-            TailorError::Arena(full) => Failure::Arena(full),
-            TailorError::ByteOrder { object } => Failure::Input(format!(
+            MinimalError::Arena(full) => Failure::Arena(full),
+            MinimalError::ByteOrder { object } => Failure::Input(format!(
                 "{} and {} have different byte orders",
                 files.get(object).map_or("", |(file, _)| file),
                 btf_path.display()

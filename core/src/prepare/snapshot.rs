@@ -1,8 +1,8 @@
 //! The warm start: what was decided of an object, kept for the next time that the same object is prepared.
 //!
 //! ```text
-//! Prepared --keep--> Kept                 a view; its bytes stay in the first arena
-//! Object x Kept --prepare_again--> Prepared   declarations are read again, no type of the kernel is visited
+//! Prepared --snapshot--> Snapshot             a view; its bytes stay in the first arena
+//! Snapshot x Object --prepare--> Prepared     declarations are read again, no type of the kernel is visited
 //! ```
 
 use super::plan::declarations;
@@ -18,7 +18,7 @@ use crate::relo::resolve::Decisions;
 /// What the kernel answered to one object, and what was decided by it. It holds as long as the kernel runs; where
 /// modules were searched, as long as those are loaded.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept<'a> {
+pub struct Snapshot<'a> {
     fingerprint: u64,
     file_len: usize,
     decisions: Decisions<'a>,
@@ -28,12 +28,12 @@ pub struct Kept<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// What [`prepare_again`] needs. The arena and the kernel's BTF stay borrowed; the object's bytes need not, as
-    /// long as they can be had again.
+    /// What preparing the same object again needs. The arena and the kernel's BTF stay borrowed; the object's bytes need
+    /// not, as long as they can be had again.
     #[must_use]
-    pub fn keep(&self) -> Kept<'a> {
+    pub fn snapshot(&self) -> Snapshot<'a> {
         let file = self.object.bytes();
-        Kept {
+        Snapshot {
             fingerprint: fingerprint(file),
             file_len: file.len(),
             decisions: self.decisions,
@@ -44,34 +44,36 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Prepares an object that was prepared before, by what was kept of it: [`Prepared::visited`] is 0 afterwards, and all
-/// else is as it was. Of the options only the local stride counts.
-///
-/// # Errors
-/// [`PrepareError::OtherObject`] where the file is not the one whose answers were kept, byte for byte (by its length
-/// and a hash of 64 bits, which is proof against mistakes but not against a file made to deceive);
-/// [`PrepareError::Object`], [`PrepareError::Arena`]
-pub fn prepare_again<'a>(
-    object: &Object<'a>,
-    kept: &Kept<'a>,
-    options: Options,
-    arena: &mut Arena<'a>,
-) -> Result<Prepared<'a>, PrepareError> {
-    let file = object.bytes();
-    if file.len() != kept.file_len || fingerprint(file) != kept.fingerprint {
-        return Err(PrepareError::OtherObject);
+impl<'a> Snapshot<'a> {
+    /// Prepares the same object again: [`Prepared::visited`] is 0 afterwards, and all else is as it was. Of the options
+    /// only the local stride counts.
+    ///
+    /// # Errors
+    /// [`PrepareError::OtherObject`] where the file is not the one that the snapshot is of, byte for byte (by its length
+    /// and a hash of 64 bits, which is proof against mistakes but not against a file made to deceive);
+    /// [`PrepareError::Object`], [`PrepareError::Arena`]
+    pub fn prepare(
+        &self,
+        object: &Object<'a>,
+        options: Options,
+        arena: &mut Arena<'a>,
+    ) -> Result<Prepared<'a>, PrepareError> {
+        let file = object.bytes();
+        if file.len() != self.file_len || fingerprint(file) != self.fingerprint {
+            return Err(PrepareError::OtherObject);
+        }
+        let (local, declared) = declarations(object, options, arena)?;
+        Ok(Prepared {
+            object: *object,
+            local,
+            declared,
+            decisions: self.decisions,
+            answers: self.answers,
+            in_modules: self.in_modules,
+            queries_len: self.queries_len,
+            visited: 0,
+        })
     }
-    let (local, declared) = declarations(object, options, arena)?;
-    Ok(Prepared {
-        object: *object,
-        local,
-        declared,
-        decisions: kept.decisions,
-        answers: kept.answers,
-        in_modules: kept.in_modules,
-        queries_len: kept.queries_len,
-        visited: 0,
-    })
 }
 
 /// Mixes all bytes into one number. Four lanes, so that a multiplication need not wait for the one before.

@@ -1,4 +1,4 @@
-//! One relocation tried on one candidate: for messages that say of each candidate why it was not taken.
+//! One relocation tried on one candidate alone: for messages that say of each candidate why it was not taken.
 
 use super::calc::{self, End};
 use super::compat::Pair;
@@ -11,7 +11,7 @@ use crate::bytes::Endian;
 
 /// What a candidate gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trial<'l> {
+pub enum Explanation<'l> {
     /// It matches, and this is the value.
     Value(u64),
     /// It has no such field, enumerator or element, or one of an incompatible type: the name of the step that fails, or
@@ -27,26 +27,26 @@ pub enum Trial<'l> {
 /// Tries `relo` on the target type `candidate` alone; `None` where the local side is at fault or the kind of relocation
 /// is not known.
 #[must_use]
-pub fn try_candidate<'l>(
+pub fn explain<'l>(
     local: &Types<'l>,
     target: &Types<'_>,
     relo: &CoreRelo,
     candidate: TypeId,
     endian: Endian,
-) -> Option<Trial<'l>> {
+) -> Option<Explanation<'l>> {
     if matches!(relo.kind, ReloKind::Unknown(_)) {
         return None;
     }
     let spec = AccessSpec::parse(local, relo).ok()?;
     let mut pair = Pair::new(local, target);
     Some(match spec_match(&mut pair, &spec, candidate) {
-        Err(error) => Trial::Fault(error.into()),
-        Ok(None) => Trial::NoMatch { step: failing_step(local, target, &spec, candidate) },
+        Err(error) => Explanation::Fault(error.into()),
+        Ok(None) => Explanation::NoMatch { step: failing_step(local, target, &spec, candidate) },
         Ok(Some(path)) => {
             let end = End { root: path.root, last: path.last, bit_offset: path.bit_offset };
             match calc::value(target, spec.kind, &end, endian) {
-                Ok(value) => Trial::Value(value.value),
-                Err(error) => Trial::Fault(error.into()),
+                Ok(value) => Explanation::Value(value.value),
+                Err(error) => Explanation::Fault(error.into()),
             }
         }
     })
@@ -88,11 +88,11 @@ mod tests {
         let mut buffer = [0u8; 256];
         let mut arena = Arena::new(&mut buffer);
         let types = Types::index(Btf::parse(&blob).unwrap(), 8, None, &mut arena, Part::LocalIndex).unwrap();
-        let try_kind = |kind| {
+        let explain_kind = |kind| {
             let relo = CoreRelo { insn_off: 0, type_id: TypeId(2), access_str_off: 8, kind };
-            try_candidate(&types, &types, &relo, TypeId(2), Endian::Little)
+            explain(&types, &types, &relo, TypeId(2), Endian::Little)
         };
-        assert_eq!(try_kind(ReloKind::FieldByteSize), Some(Trial::Value(4)));
-        assert_eq!(try_kind(ReloKind::Unknown(99)), None);
+        assert_eq!(explain_kind(ReloKind::FieldByteSize), Some(Explanation::Value(4)));
+        assert_eq!(explain_kind(ReloKind::Unknown(99)), None);
     }
 }

@@ -2,12 +2,12 @@
 
 use core::fmt;
 
-use super::borrowed::{TOO_COMPLEX, TailorError};
+use super::borrowed::{MinimalError, TOO_COMPLEX};
 use super::source::{MAX_PASSES, MIN_WINDOW};
 use crate::arena::ArenaFull;
 use crate::btf::BtfError;
 
-/// Why a source cannot be tailored.
+/// Why no minimal BTF can be made of a source.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -65,13 +65,13 @@ impl<E> From<ArenaFull> for StreamError<E> {
     }
 }
 
-impl<E> From<TailorError> for StreamError<E> {
-    fn from(error: TailorError) -> Self {
+impl<E> From<MinimalError> for StreamError<E> {
+    fn from(error: MinimalError) -> Self {
         match error {
-            TailorError::Btf(error) => error.into(),
-            TailorError::ByteOrder { .. } => Self::ByteOrder,
-            TailorError::TooComplex => Self::TooComplex,
-            TailorError::Arena(full) => Self::Arena(full),
+            MinimalError::Btf(error) => error.into(),
+            MinimalError::ByteOrder { .. } => Self::ByteOrder,
+            MinimalError::TooComplex => Self::TooComplex,
+            MinimalError::Arena(full) => Self::Arena(full),
         }
     }
 }

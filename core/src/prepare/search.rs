@@ -15,7 +15,7 @@ use super::{Options, PrepareError, kernel_error};
 
 /// An object whose vmlinux was searched, and whose modules may be.
 #[derive(Debug)]
-pub struct Searched<'a> {
+pub struct Search<'a> {
     pub(super) object: Object<'a>,
     pub(super) options: Options,
     pub(super) local: Option<Types<'a>>,
@@ -27,7 +27,7 @@ pub struct Searched<'a> {
     pub(super) visited: u32,
 }
 
-impl<'a> Searched<'a> {
+impl<'a> Search<'a> {
     /// Whether relocations are left whose root type vmlinux does not have, or programs and externs whose target it does
     /// not have: modules may have it.
     #[must_use]
@@ -83,7 +83,7 @@ impl<'a> Searched<'a> {
     /// Second look at a module, when all have been weighed.
     ///
     /// # Errors
-    /// As [`Searched::weigh_module`].
+    /// As [`Search::weigh_module`].
     pub fn search_module(
         &mut self,
         blob: &[u8],

@@ -19,12 +19,12 @@
 mod calc;
 pub mod compat;
 mod error;
+pub mod explain;
 pub mod format;
 pub mod patch;
 pub mod resolve;
 pub mod spec;
 mod spec_match;
-pub mod trial;
 pub mod types_match;
 
 pub use error::{CompareError, SpecError, TargetFault};

@@ -19,7 +19,7 @@ use crate::relo::resolve::choose;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TailorError {
+pub enum MinimalError {
     /// The kernel's BTF is at fault.
     Btf(BtfError),
     /// An object has another byte order than the kernel's BTF.
@@ -33,7 +33,7 @@ pub enum TailorError {
     Arena(ArenaFull),
 }
 
-impl fmt::Display for TailorError {
+impl fmt::Display for MinimalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Btf(error) => error.fmt(f),
@@ -47,9 +47,9 @@ impl fmt::Display for TailorError {
 /// What both errors say.
 pub(super) const TOO_COMPLEX: &str = "types are too complex to compare, or too many";
 
-impl core::error::Error for TailorError {}
+impl core::error::Error for MinimalError {}
 
-impl From<BtfError> for TailorError {
+impl From<BtfError> for MinimalError {
     fn from(error: BtfError) -> Self {
         match error {
             BtfError::Arena(full) => Self::Arena(full),
@@ -58,7 +58,7 @@ impl From<BtfError> for TailorError {
     }
 }
 
-impl From<ArenaFull> for TailorError {
+impl From<ArenaFull> for MinimalError {
     fn from(full: ArenaFull) -> Self {
         Self::Arena(full)
     }
@@ -85,16 +85,16 @@ const CHOSEN: u32 = 2;
 /// kept.
 ///
 /// # Errors
-/// [`TailorError`]
+/// [`MinimalError`]
 pub fn minimal<'a>(
     objects: &[Needs<'_>],
     kernel: &[u8],
     module: Option<&[u8]>,
     arena: &mut Arena<'a>,
-) -> Result<Minimal<'a>, TailorError> {
+) -> Result<Minimal<'a>, MinimalError> {
     let btf = Btf::parse(kernel)?;
     if let Some(object) = objects.iter().position(|needs| needs.endian != btf.endian()) {
-        return Err(TailorError::ByteOrder { object });
+        return Err(MinimalError::ByteOrder { object });
     }
     let (at, ids_len, blob_len) = {
         let mut scratch = arena.scratch();
@@ -106,10 +106,10 @@ pub fn minimal<'a>(
         let piece = (scratch.left() / 6) & !7;
         let mut marks = Marks {
             types: &base,
-            kept: Pairs::new(scratch.take::<u8>(piece, Part::Tailor)?, Part::Tailor),
-            items: Pairs::new(scratch.take::<u8>(piece, Part::Tailor)?, Part::Tailor),
+            kept: Pairs::new(scratch.take::<u8>(piece, Part::MinBtf)?, Part::MinBtf),
+            items: Pairs::new(scratch.take::<u8>(piece, Part::MinBtf)?, Part::MinBtf),
         };
-        let names = Pairs::new(scratch.take::<u8>(piece, Part::Tailor)?, Part::Tailor);
+        let names = Pairs::new(scratch.take::<u8>(piece, Part::MinBtf)?, Part::MinBtf);
         if let Some((long, _)) = pointer_size {
             marks.kept.both().1.set(long.0, 0)?;
         }
@@ -134,13 +134,13 @@ pub(super) fn take_to_front<'a>(
     at: usize,
     ids_len: usize,
     blob_len: usize,
-) -> Result<Minimal<'a>, TailorError> {
+) -> Result<Minimal<'a>, MinimalError> {
     let len = ids_len.saturating_mul(4).next_multiple_of(8).saturating_add(blob_len);
     let rest = arena.rest();
     if let Some(end) = at.checked_add(len).filter(|&end| end <= rest.len()) {
         rest.copy_within(at..end, 0);
     }
-    Ok(Minimal { ids: arena.take::<u32>(ids_len, Part::Tailor)?, blob: arena.take::<u8>(blob_len, Part::Tailor)? })
+    Ok(Minimal { ids: arena.take::<u32>(ids_len, Part::MinBtf)?, blob: arena.take::<u8>(blob_len, Part::MinBtf)? })
 }
 
 /// The long integer type and its size.
@@ -160,7 +160,7 @@ fn mark<'t>(
     module: Option<&Types<'_>>,
     marks: &mut Marks<'t>,
     arena: &mut Arena<'_>,
-) -> Result<(), TailorError> {
+) -> Result<(), MinimalError> {
     for is_second_look in [false, true] {
         for needs in objects {
             let mut scratch = arena.scratch();
@@ -179,7 +179,7 @@ fn mark_object<'t>(
     marks: &mut Marks<'t>,
     is_second_look: bool,
     arena: &mut Arena<'_>,
-) -> Result<(), TailorError> {
+) -> Result<(), MinimalError> {
     let types = marks.types;
     let queries = arena.copy(needs.queries, Part::Queries)?;
     let questions = Questions::new(queries, needs.names);
@@ -217,7 +217,7 @@ fn mark_object<'t>(
         }
     }
     if left == 0 || walks_left.get() == 0 {
-        return Err(TailorError::TooComplex);
+        return Err(MinimalError::TooComplex);
     }
     Ok(())
 }
@@ -227,7 +227,7 @@ fn ask<'s>(
     types: &Types<'_>,
     base: Option<&Types<'_>>,
     arena: &mut Arena<'s>,
-) -> Result<&'s [Candidate], TailorError> {
+) -> Result<&'s [Candidate], MinimalError> {
     // The index that comes with the answers is not needed: an entry for the first type alone. Candidates are copied out
     // of it, to outlive what was asked.
     let mut found = None;
@@ -304,17 +304,17 @@ fn write(
     before: usize,
     endian: Endian,
     arena: &mut Arena<'_>,
-) -> Result<(usize, usize, usize), TailorError> {
+) -> Result<(usize, usize, usize), MinimalError> {
     let types = marks.types;
     let at = before.saturating_sub(arena.left());
-    let mut ids = arena.grow::<u32>(Part::Tailor);
+    let mut ids = arena.grow::<u32>(Part::MinBtf);
     for pair in marks.kept.pairs() {
         if pair.key != 0 && pair.key < types.end_id() {
             ids.push(pair.key)?;
         }
     }
     let ids = &*ids.finish()?;
-    let each = |id: u32| -> Result<(Pair, Type<'_>), TailorError> {
+    let each = |id: u32| -> Result<(Pair, Type<'_>), MinimalError> {
         let kept = find(marks.kept.pairs(), id).unwrap_or(Pair { key: id, value: 0 });
         Ok((kept, types.get(TypeId(id))?))
     };
@@ -345,7 +345,7 @@ fn write(
         end_string: types.end_string(),
         endian,
     };
-    let mut blob = arena.grow::<u8>(Part::Tailor);
+    let mut blob = arena.grow::<u8>(Part::MinBtf);
     PLACEHOLDER.into_iter().try_for_each(|byte| blob.push(byte))?;
     for &id in ids {
         let (kept, ty) = each(id)?;

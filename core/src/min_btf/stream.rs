@@ -224,7 +224,7 @@ impl<'n> Job<'n> {
         let (index, candidates) = take_closed(arena, lens, Part::KernelIndex)?;
         let index = <[u32] as zerocopy::FromBytes>::ref_from_bytes(index).unwrap_or_default();
 
-        let mut records = Pairs::new(arena.rest(), Part::Tailor);
+        let mut records = Pairs::new(arena.rest(), Part::MinBtf);
         for pair in &*candidates {
             records.insert(*pair)?;
         }
@@ -243,7 +243,7 @@ impl<'n> Job<'n> {
         let most = records.most();
         let lens = records.close();
         arena.note_transient(most);
-        let (log, entries) = take_closed(arena, lens, Part::Tailor)?;
+        let (log, entries) = take_closed(arena, lens, Part::MinBtf)?;
         self.write(reader, log, entries, before, arena)
     }
 
@@ -447,7 +447,7 @@ impl<'n> Job<'n> {
     ) -> Result<Made, StreamError<S::Error>> {
         let endian = self.blob.extents.endian;
         let here = || entries.iter().filter_map(|&pair| record(log, pair, endian));
-        let mut names = Pairs::new(arena.rest(), Part::Tailor);
+        let mut names = Pairs::new(arena.rest(), Part::MinBtf);
         for ty in here() {
             names_of(
                 &ty,
@@ -473,15 +473,15 @@ impl<'n> Job<'n> {
         let most = names.most();
         let lens = names.close();
         arena.note_transient(most);
-        let (strings, names) = take_closed(arena, lens, Part::Tailor)?;
+        let (strings, names) = take_closed(arena, lens, Part::MinBtf)?;
 
         let at = before.saturating_sub(arena.left());
-        let mut ids = arena.grow::<u32>(Part::Tailor);
+        let mut ids = arena.grow::<u32>(Part::MinBtf);
         here().try_for_each(|ty| ids.push(ty.id().0))?;
         let ids = ids.finish()?;
         let emit =
             Emit { ids, names, keeps_ids: true, end_id: self.end_id, end_string: self.blob.extents.strings.1, endian };
-        let mut blob = arena.grow::<u8>(Part::Tailor);
+        let mut blob = arena.grow::<u8>(Part::MinBtf);
         PLACEHOLDER.into_iter().try_for_each(|byte| blob.push(byte))?;
         for ty in here() {
             emit.write(&ty, |_| true, &mut blob)?;

@@ -14,7 +14,7 @@ use crate::arena::ArenaFull;
 use crate::btf::lookup::{FNV_BASIS, FirstBytes, hash};
 use crate::btf::strings::essential;
 use crate::btf::{FIXED, Info};
-use crate::prepare::Searched;
+use crate::prepare::Search;
 
 /// Names of one blob that are told apart; where there are more, all that is said is that there may be an answer.
 const MAX_NAMES: usize = 64;
@@ -33,44 +33,40 @@ pub struct ModuleSieve<'a> {
 }
 
 impl<'a> ModuleSieve<'a> {
-    /// Passes over the strings of the kernel's BTF for the names that `searched` leaves open. All is read through `window`,
+    /// Passes over the strings of the kernel's BTF for the names that `search` leaves open. All is read through `window`,
     /// of at least [`MIN_WINDOW`] bytes.
     ///
     /// # Errors
     /// [`StreamError`]
     pub fn new<S: Source>(
         mut kernel: S,
-        searched: &Searched<'_>,
+        search: &Search<'_>,
         window: &'a mut [u8],
     ) -> Result<Self, StreamError<S::Error>> {
         if window.len() < MIN_WINDOW {
             return Err(StreamError::Window);
         }
         let mut first_bytes = FirstBytes::default();
-        for query in searched.open_queries() {
-            first_bytes.add_wanted(query.first_bytes(searched.names()));
+        for query in search.open_queries() {
+            first_bytes.add_wanted(query.first_bytes(search.names()));
         }
         let mut sieve = Self { window, first_bytes, base_end: 0, base_names: None };
         let mut reader = Reader::new(&mut kernel, sieve.window);
-        let blob = Blob::open(&mut reader, searched.endian(), false)?;
-        sieve.base_names = names(&blob, &mut reader, &sieve.first_bytes, searched)?;
+        let blob = Blob::open(&mut reader, search.endian(), false)?;
+        sieve.base_names = names(&blob, &mut reader, &sieve.first_bytes, search)?;
         sieve.base_end = blob.extents.strings.1;
         Ok(sieve)
     }
 
-    /// Whether a module, whose BTF is split on the kernel's, has a type of a name and a kind that `searched` leaves open.
+    /// Whether a module, whose BTF is split on the kernel's, has a type of a name and a kind that `search` leaves open.
     /// It may say so of a module that has none.
     ///
     /// # Errors
     /// [`StreamError`]
-    pub fn may_answer<S: Source>(
-        &mut self,
-        mut module: S,
-        searched: &Searched<'_>,
-    ) -> Result<bool, StreamError<S::Error>> {
+    pub fn may_answer<S: Source>(&mut self, mut module: S, search: &Search<'_>) -> Result<bool, StreamError<S::Error>> {
         let mut reader = Reader::new(&mut module, self.window);
-        let blob = Blob::open(&mut reader, searched.endian(), true)?;
-        let own_names = names(&blob, &mut reader, &self.first_bytes, searched)?;
+        let blob = Blob::open(&mut reader, search.endian(), true)?;
+        let own_names = names(&blob, &mut reader, &self.first_bytes, search)?;
         let (Some(base_names), Some(own_names)) = (&self.base_names, &own_names) else { return Ok(true) };
         if base_names.is_empty() && own_names.is_empty() {
             return Ok(false);
@@ -85,7 +81,7 @@ impl<'a> ModuleSieve<'a> {
                 None => base_names.contains(&name_off),
             };
             let kind = Info(info).kind_number();
-            if is_named && searched.open_queries().any(|query| query.wants_kind(kind)) {
+            if is_named && search.open_queries().any(|query| query.wants_kind(kind)) {
                 return Ok(true);
             }
             offset = blob.next_offset(info, offset, id)?;
@@ -100,13 +96,13 @@ fn names<S: Source>(
     blob: &Blob,
     reader: &mut Reader<'_, S>,
     first_bytes: &FirstBytes,
-    searched: &Searched<'_>,
+    search: &Search<'_>,
 ) -> Result<Names, StreamError<S::Error>> {
     let mut names = Some(Vec::new());
     blob.for_each_string(reader, |offset, name| {
         if first_bytes.may_have(FirstBytes::of(essential(name))) {
             let hash = hash(FNV_BASIS, essential(name));
-            let is_wanted = searched.open_queries_of(hash).any(|query| query.is_answered_by(searched.names(), name));
+            let is_wanted = search.open_queries_of(hash).any(|query| query.is_answered_by(search.names(), name));
             let is_full = is_wanted && names.as_mut().is_some_and(|names| names.push(offset).is_err());
             if is_full {
                 names = None;

@@ -35,7 +35,7 @@ mod source;
 mod stream;
 mod walk;
 
-pub use borrowed::{Minimal, TailorError, minimal};
+pub use borrowed::{Minimal, MinimalError, minimal};
 pub use error::StreamError;
 pub use modules::ModuleSieve;
 pub use needs::Needs;
