@@ -198,7 +198,7 @@ cp "$repo/tests/fuzz/targets/relo.rs" "$work/repo/tests/fuzz/targets/another.rs"
 fails "fuzz, a target that is not in the list" "$check"
 
 # ---- the fixtures' Makefiles ----
-for folder in tests/fixtures targets/agent/bpf; do
+for folder in tests/fixtures targets/agent/bpf std-loader/examples/bpf; do
     for compiler in false true "sh -c 'kill -SEGV \$\$\$\$'"; do
         fresh
         fails "$folder, clang is: $compiler" make -s -C "$work/repo/$folder" check CLANG="$compiler"
@@ -213,6 +213,9 @@ fresh
 rm "$work/repo/targets/agent/bpf/exec_monitor.bpf.o"
 head -c 100 "$repo/targets/agent/bpf/exec_monitor.bpf.o" >"$work/repo/targets/agent/bpf/exec_monitor.bpf.o"
 fails "targets/agent/bpf, an object of another source" make -s -C "$work/repo/targets/agent/bpf" check
+fresh
+cp "$work/repo/std-loader/examples/bpf/agent.bpf.o" "$work/repo/std-loader/examples/bpf/orphan.bpf.o"
+fails "std-loader/examples/bpf, an object without a source" make -s -C "$work/repo/std-loader/examples/bpf" check
 
 # ---- targets/test-big-endian.sh ----
 check=$work/repo/targets/test-big-endian.sh
