@@ -3,26 +3,23 @@
 //! `corelo-core` decides everything about types and never makes a system call; this crate makes the system calls and
 //! decides nothing about types. It finds the kernel's BTF, owns the descriptors, and hands bytes to and fro.
 //!
-//! ```text
-//! object_file    an object's file in memory, with a limit
-//! prepare        an object brought together with the BTF of a kernel, in the way that takes the least memory
-//! kernel         the kernel's BTF: mapped where the kernel allows it, else read, whole or piece by piece
-//! modules        which modules may have what the kernel lacks, and searching those one at a time
-//! version, cpus  which kernel this is, how many CPUs
-//! maps           creation with what old kernels need; access by bytes or plain-old-data types
-//! programs       BTF and programs loaded, with a verifier log only after a failure; test runs
-//! links          attachment, one file for each kind of target; dropping a link detaches
-//! ring_buffer    records of BPF ring buffers, read where they lie
-//! perf_buffer    records of per-CPU perf rings, for older kernels and programs
-//! report         ids to names: what went wrong, in one line
-//! features       what the kernel knows, tried when something was refused and once at most
-//! kallsyms       addresses of kernel symbols, many in one pass
-//! kconfig        values of the kernel's configuration for `extern ... __kconfig`
-//! symbols        functions of programs and libraries, for uprobes
-//! bump           a `bumpalo::Bump` as the arena's buffer (feature `bumpalo`)
-//! pin            names on a bpf file system, and maps shared between loaders
-//! sys            bpf(2), perf_event_open(2), mappings: the only `unsafe` of the workspace's libraries
-//! ```
+//! # The house
+//!
+//! Each wing imports from the floors below it and from none above (`tests/tests/wings.rs` sees to it):
+//!
+//! - [`report`]: ids to names, what went wrong in one line
+//! - [`load`]: an object's maps and programs in the kernel, its externs, variables and pins
+//! - [`prepare`]: an object's file, and the object brought together with the BTF of a kernel in the way that takes the
+//!   least memory
+//! - [`events`]: records that programs send, by BPF ring buffers and by perf rings of older kernels
+//! - [`attach`]: every kind of link, one file for each; functions and static probes of user programs. Dropping a link
+//!   detaches
+//! - [`kernel`]: the kernel's BTF and its modules', its symbols and configuration, and what it knows, tried when something
+//!   was refused and once at most
+//! - [`objects`]: maps with access by bytes or plain-old-data types; programs with a verifier log only after a failure;
+//!   names on a bpf file system
+//! - [`sys`]: bpf(2), perf_event_open(2), mappings: the only `unsafe` of the workspace's libraries; and on it, without the
+//!   heap, small files, lists, CPUs and the kernel's version
 //!
 //! # From an object to its records
 //!
@@ -34,8 +31,8 @@
 //! use corelo_core::prepare::Options;
 //! use corelo_loader::load::{Collection, LoadOptions};
 //! use corelo_loader::prepare::{Kernel, KernelOptions};
-//! use corelo_loader::programs::GrowingLog;
-//! use corelo_loader::ring_buffer::RingBuffer;
+//! use corelo_loader::objects::GrowingLog;
+//! use corelo_loader::events::RingBuffer;
 //!
 //! fn watch(file: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
 //!     let mut buffer = [0u8; 32 * 1024]; // `corelo budget` says how many bytes an object needs
@@ -66,31 +63,11 @@
 //! - Errors are small `Copy` values with the kernel's number in them ([`sys::Errno`]).
 //! - A retry is always bounded: programs that EAGAIN interrupts, verifier logs that never fit.
 
-mod attach;
-#[cfg(feature = "bumpalo")]
-pub mod bump;
-pub mod cpus;
-pub mod externs;
-pub mod features;
-mod files;
-mod glob;
-pub mod kallsyms;
-pub mod kconfig;
+pub mod attach;
+pub mod events;
 pub mod kernel;
-mod lines;
-pub mod links;
-mod list;
 pub mod load;
-pub mod maps;
-mod memlock;
-pub mod modules;
-pub mod object_file;
-pub mod perf_buffer;
-pub mod pin;
+pub mod objects;
 pub mod prepare;
-pub mod programs;
 pub mod report;
-pub mod ring_buffer;
-pub mod symbols;
 pub mod sys;
-pub mod version;

@@ -11,6 +11,7 @@
 
 mod contents;
 mod error;
+mod externs;
 mod maps;
 mod modules;
 mod old;
@@ -30,12 +31,9 @@ use corelo_core::object::section_name::{ProgType, ProgramKind, parse, parse_olde
 use corelo_core::object::{Function, Map, MapOrigin};
 use corelo_core::prepare::Prepared;
 
-use crate::attach;
-use crate::externs::Externs;
-use crate::features::{Feature, Features};
-use crate::links;
-use crate::maps::Memlock;
-use crate::programs::load_btf;
+use crate::attach::{self, self as links};
+use crate::kernel::{Feature, Features};
+use crate::objects::{Memlock, load_btf};
 use crate::sys::Errno;
 use crate::sys::fd_table::{FdTable, MapRef};
 use crate::sys::mmap::ArrayMap;
@@ -47,6 +45,7 @@ use programs::{link, replaced_function};
 
 pub use contents::{EmptySlot, VariableError};
 pub use error::LoadError;
+pub use externs::{ExternError, ExternValue, Externs};
 pub use maps::map_name;
 pub use options::{LoadOptions, PIN_ROOT};
 pub use variables::VariableRef;

@@ -4,6 +4,10 @@
 //! piece, and looks through the modules for what the kernel lacks. Callers that measure or report more take its steps:
 //! [`Kernel::open`], [`BtfHandle::types`], [`Plan::search`], [`BtfHandle::modules`], [`Modules::search`].
 
+#[cfg(feature = "bumpalo")]
+pub mod bump;
+mod object_file;
+
 use core::cell::{Cell, OnceCell};
 use core::fmt;
 use std::path::Path;
@@ -14,9 +18,13 @@ use corelo_core::min_btf::{self, StreamError};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, PrepareError, Prepared, Search, Snapshot};
 
-use crate::kernel::{KernelBtf, KernelBtfError, LeanBtf, PIECE, Pieces, Source, StreamedBtf};
-use crate::modules::{ModuleError, ModuleSource, Modules, ModulesError};
+use crate::kernel::btf::{PIECE, Pieces};
+use crate::kernel::{
+    KernelBtf, KernelBtfError, LeanBtf, ModuleError, ModuleSource, Modules, ModulesError, Source, StreamedBtf,
+};
 use crate::sys::Errno;
+
+pub use object_file::{MAX_OBJECT_BYTES, ObjectFile, ObjectFileError};
 
 /// Bytes of the window over BTF that is read piece by piece, where the caller does not say.
 pub const WINDOW: usize = PIECE;

@@ -20,9 +20,8 @@ use corelo_core::relo::resolve::{VMLINUX, Verdict};
 use corelo_core::struct_ops::StructOpsError;
 use rustix::thread::CapabilitySet;
 
-use crate::links::lockdown;
+use crate::kernel::{ModuleNames, lockdown};
 use crate::load::{LoadError, program_kind};
-use crate::modules::ModuleNames;
 use crate::sys::Errno;
 
 /// An [`ObjectError`] of `object`, with the names of what it numbers.

@@ -9,12 +9,11 @@ use std::path::Path;
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, prepare};
+use corelo_loader::attach::symbols::{self, SymbolError};
+use corelo_loader::attach::{Link, LinkError, Multi};
 use corelo_loader::kernel::KernelBtf;
-use corelo_loader::links::{Link, LinkError, Multi};
 use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::maps::Map;
-use corelo_loader::programs::GrowingLog;
-use corelo_loader::symbols::{self, SymbolError};
+use corelo_loader::objects::{GrowingLog, Map};
 use corelo_loader::sys::Errno;
 use corelo_tests::kernel::{Feature, has, not_here};
 

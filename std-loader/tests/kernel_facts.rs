@@ -8,21 +8,19 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-use corelo_loader::features::{Feature, Features, Support};
-use corelo_loader::kallsyms::{self, Address, Found, KallsymsError};
-use corelo_loader::kconfig::{self, ConfigFile, KconfigError, KconfigType, Wanted};
-use corelo_loader::links::Link;
-use corelo_loader::links::uprobe::{Uprobe, attach};
-use corelo_loader::maps::{self, Map, MapFd, MapSpec, Memlock, map_type};
-use corelo_loader::programs::{ProgramSpec, load_program};
-use corelo_loader::symbols::{self, SymbolError};
-use corelo_loader::version::KernelVersion;
+use corelo_loader::attach::Link;
+use corelo_loader::attach::symbols::{self, SymbolError};
+use corelo_loader::attach::uprobe::{Uprobe, attach};
+use corelo_loader::kernel::kallsyms::{self, Address, Found, KallsymsError};
+use corelo_loader::kernel::kconfig::{self, ConfigFile, KconfigError, KconfigType, Wanted};
+use corelo_loader::kernel::{Feature, Features, KernelVersion, Support};
+use corelo_loader::objects::{self, Map, MapFd, MapSpec, Memlock, ProgramSpec, load_program, map_type};
 use corelo_tests::kernel::{self, has, not_here, skip};
 
 /// An array of one u64.
 fn array() -> MapFd {
     let spec = MapSpec { map_type: map_type::ARRAY, key_size: 4, value_size: 8, max_entries: 1, ..MapSpec::default() };
-    maps::create(&spec, Memlock::RaiseIfRefused).unwrap()
+    objects::create_map(&spec, Memlock::RaiseIfRefused).unwrap()
 }
 
 /// What tests ask the kernel for, each asked here: a plain kernel of this version has what it always has, and the rest is said.

@@ -8,15 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use corelo_loader::kernel::{self, KernelBtf, KernelBtfError, Source};
-use corelo_loader::links::{self, LinkError};
-use corelo_loader::maps::{self, Map, MapFd, MapSpec, Memlock, PerCpuMap, map_type};
-use corelo_loader::perf_buffer::{PerfBuffer, PerfRecord};
-use corelo_loader::pin::{self, PinError, Property};
-use corelo_loader::programs::{self, GrowingLog, ProgramSpec, TestRun, load_program};
-use corelo_loader::ring_buffer::{RingBuffer, RingError, RingSet};
+use corelo_loader::attach::{self, LinkError};
+use corelo_loader::events::{PerfBuffer, PerfRecord, RingBuffer, RingError, RingSet};
+use corelo_loader::kernel::{self, KernelBtf, KernelBtfError, KernelVersion, Source};
+use corelo_loader::objects::pin::{self, PinError, Property};
+use corelo_loader::objects::{
+    self, GrowingLog, Map, MapFd, MapSpec, Memlock, PerCpuMap, ProgramSpec, TestRun, load_program, map_type,
+};
 use corelo_loader::sys::{Errno, page_size};
-use corelo_loader::version::KernelVersion;
 use corelo_tests::kernel::bpf::Mounted;
 use corelo_tests::kernel::{Feature, has, not_here, skip};
 
@@ -62,7 +61,7 @@ fn hash(max_entries: u32) -> Result<MapFd, Errno> {
 
 fn create(map_type: u32, key_size: u32, value_size: u32, max_entries: u32) -> Result<MapFd, Errno> {
     let spec = MapSpec { name: b"corelo.test-map", map_type, key_size, value_size, max_entries, ..MapSpec::default() };
-    maps::create(&spec, Memlock::RaiseIfRefused)
+    objects::create_map(&spec, Memlock::RaiseIfRefused)
 }
 
 /// One instruction: opcode, destination, source, offset, immediate.
@@ -126,7 +125,7 @@ fn load(prog_type: u32, insns: &[u8]) -> std::os::fd::OwnedFd {
 /// Runs a socket filter once on a packet of 64 bytes.
 fn run(program: BorrowedFd<'_>) -> u32 {
     let mut run = TestRun { data_in: &[0; 64], ..TestRun::default() };
-    programs::prog_test_run(program, &mut run).unwrap().retval
+    objects::prog_test_run(program, &mut run).unwrap().retval
 }
 
 #[test]
@@ -152,7 +151,7 @@ fn hash_maps_by_types_and_by_bytes() {
         assert_eq!(map.keys().count(), 0);
     }
     assert!(Map::<u64, u64>::new(&fd).is_err());
-    let info = maps::map_info(fd.as_fd()).unwrap();
+    let info = objects::map_info(fd.as_fd()).unwrap();
     assert_eq!(&info.name, b"corelo.test_map\0");
     assert_eq!((info.map_type, info.max_entries), (map_type::HASH, 4));
 }
@@ -161,7 +160,7 @@ fn hash_maps_by_types_and_by_bytes() {
 fn per_cpu_values() {
     let Some(_kernel) = kernel() else { return };
     let fd = create(map_type::PERCPU_ARRAY, 4, 12, 2).unwrap();
-    let cpus = corelo_loader::cpus::possible_count().unwrap();
+    let cpus = corelo_loader::kernel::possible_cpus().unwrap();
     assert_eq!(fd.value_bytes(), 16 * cpus as usize);
     let map = PerCpuMap::<u32, [u32; 3]>::new(&fd).unwrap();
     let mut buffer = vec![0; map.buffer_len()];
@@ -184,11 +183,11 @@ fn arrays_are_mapped_and_frozen() {
         key_size: 4,
         value_size: 100,
         max_entries: 1,
-        map_flags: maps::BPF_F_MMAPABLE,
+        map_flags: objects::BPF_F_MMAPABLE,
         ..MapSpec::default()
     };
-    let fd = maps::create(&spec, Memlock::RaiseIfRefused).unwrap();
-    let memory = maps::mmap(&fd, true).unwrap();
+    let fd = objects::create_map(&spec, Memlock::RaiseIfRefused).unwrap();
+    let memory = objects::mmap(&fd, true).unwrap();
     assert_eq!(memory.byte_size(), page_size());
     memory.write(3, b"written by mmap").unwrap();
     let mut value = [0; 100];
@@ -200,8 +199,8 @@ fn arrays_are_mapped_and_frozen() {
     fd.update(&[0; 4], &value, 0).unwrap();
     fd.freeze().unwrap();
     assert_eq!(fd.update(&[0; 4], &value, 0), Err(Errno::EPERM));
-    assert_eq!(maps::mmap(&fd, true).unwrap_err(), Errno::EPERM);
-    let memory = maps::mmap(&fd, false).unwrap();
+    assert_eq!(objects::mmap(&fd, true).unwrap_err(), Errno::EPERM);
+    let memory = objects::mmap(&fd, false).unwrap();
     let mut byte = [0];
     memory.read(0, &mut byte).unwrap();
     assert_eq!(byte, [9]);
@@ -277,7 +276,7 @@ fn several_rings_behind_one_epoll() {
 fn perf_buffers_count_what_they_lose() {
     let Some(_kernel) = kernel_with(&[Feature::BoundMaps]) else { return };
     let fd = create(map_type::PERF_EVENT_ARRAY, 4, 4, 0).unwrap();
-    assert_eq!(fd.max_entries(), corelo_loader::cpus::possible_count().unwrap());
+    assert_eq!(fd.max_entries(), corelo_loader::kernel::possible_cpus().unwrap());
     // A raw tracepoint program with a test run: perf_event_output(ctx, map, this CPU, 12 bytes).
     let program = load(
         RAW_TRACEPOINT,
@@ -296,7 +295,7 @@ fn perf_buffers_count_what_they_lose() {
         ]
         .concat(),
     );
-    let run = || programs::prog_test_run(program.as_fd(), &mut TestRun::default()).unwrap().retval;
+    let run = || objects::prog_test_run(program.as_fd(), &mut TestRun::default()).unwrap().retval;
     let mut rings = [const { None }; 64];
     assert_eq!(PerfBuffer::open(&fd, 3, &mut rings).unwrap_err(), RingError::BadPageCount(3));
     assert!(matches!(PerfBuffer::open(&fd, 1, &mut []).unwrap_err(), RingError::TooManyCpus { room: 0, .. }));
@@ -312,13 +311,13 @@ fn perf_buffers_count_what_they_lose() {
         assert_eq!(count, Ok(1));
     }
     // More than fits on any CPU.
-    let cpus = corelo_loader::cpus::possible_count().unwrap() as usize;
+    let cpus = corelo_loader::kernel::possible_cpus().unwrap() as usize;
     let total = (page_size() / 24) * (cpus + 1) + 10;
     for _ in 0..total {
         run();
     }
     // Newer kernels tell the loss before anything is read.
-    let tells = corelo_loader::version::KernelVersion::running() >= corelo_loader::version::KernelVersion::new(6, 0, 0);
+    let tells = corelo_loader::kernel::KernelVersion::running() >= corelo_loader::kernel::KernelVersion::new(6, 0, 0);
     let told = buffer.lost().unwrap();
     // Older ones may have it backported (Debian's 5.10 does).
     assert!((10..total as u64).contains(&told) || !tells && told == 0, "{told} of {total}");
@@ -374,11 +373,11 @@ fn a_failing_program_has_its_log_and_its_errno() {
     let good = [mov(0, 3), exit()].concat();
     let program = load_program(&spec, &good, &mut &mut [0u8; 1][..]).unwrap();
     assert_eq!(run(program.as_fd()), 3);
-    let info = programs::prog_info(program.as_fd()).unwrap();
+    let info = objects::prog_info(program.as_fd()).unwrap();
     assert_eq!(&info.name, b"bad\0\0\0\0\0\0\0\0\0\0\0\0\0");
     assert_eq!((info.prog_type, info.xlated_size, info.gpl_compatible), (1, 16, true));
     let mut xlated = [0; 16];
-    programs::prog_xlated(program.as_fd(), &mut xlated).unwrap();
+    objects::prog_xlated(program.as_fd(), &mut xlated).unwrap();
     assert_eq!(xlated[..], good[..]);
 }
 
@@ -388,11 +387,11 @@ fn programs_know_their_maps() {
     let fd = create(map_type::RINGBUF, 0, 0, 4096).unwrap();
     let program = load(SOCKET_FILTER, &ring_output(fd.as_fd(), 1));
     let mut ids = [0; 4];
-    assert_eq!(programs::prog_map_ids(program.as_fd(), &mut ids), Ok(1));
-    assert_eq!(ids[0], maps::map_info(fd.as_fd()).unwrap().id);
+    assert_eq!(objects::prog_map_ids(program.as_fd(), &mut ids), Ok(1));
+    assert_eq!(ids[0], objects::map_info(fd.as_fd()).unwrap().id);
     let other = hash(1).unwrap();
-    programs::prog_bind_map(program.as_fd(), other.as_fd()).unwrap();
-    assert_eq!(programs::prog_map_ids(program.as_fd(), &mut ids), Ok(2));
+    objects::prog_bind_map(program.as_fd(), other.as_fd()).unwrap();
+    assert_eq!(objects::prog_map_ids(program.as_fd(), &mut ids), Ok(2));
 }
 
 #[test]
@@ -407,7 +406,7 @@ fn a_syscall_program_writes_to_its_context() {
     let program = load_program(&spec, &insns, &mut &mut [][..]).unwrap();
     let mut context = [0; 8];
     let mut run = TestRun { ctx_in: &mut context, ..TestRun::default() };
-    let result = programs::prog_test_run(program.as_fd(), &mut run).unwrap();
+    let result = objects::prog_test_run(program.as_fd(), &mut run).unwrap();
     assert_eq!(result.retval, 5);
     assert_eq!(context[..4], 1234u32.to_ne_bytes());
 }
@@ -416,7 +415,7 @@ fn a_syscall_program_writes_to_its_context() {
 fn an_xdp_program_gets_its_packet_back() {
     let Some(_kernel) = kernel_with(&[Feature::XdpLinks]) else { return };
     let spec = ProgramSpec {
-        expected_attach_type: links::attach_type::XDP,
+        expected_attach_type: objects::attach_type::XDP,
         attach_type_optional: true,
         ..ProgramSpec::new(XDP)
     };
@@ -424,19 +423,19 @@ fn an_xdp_program_gets_its_packet_back() {
     let packet: Vec<u8> = (0..64).collect();
     let mut out = [0; 128];
     let mut run = TestRun { data_in: &packet, data_out: &mut out, ..TestRun::default() };
-    let result = programs::prog_test_run(program.as_fd(), &mut run).unwrap();
+    let result = objects::prog_test_run(program.as_fd(), &mut run).unwrap();
     assert_eq!((result.retval, result.data_size), (2, 64));
     assert_eq!(out[..64], packet[..]);
-    let index = links::interface_index("lo").unwrap();
-    let link = links::xdp::attach(program.as_fd(), index, links::xdp::Mode::Generic).unwrap();
-    let info = links::link_info(link.fd().unwrap()).unwrap();
+    let index = attach::interface_index("lo").unwrap();
+    let link = attach::xdp::attach(program.as_fd(), index, attach::xdp::Mode::Generic).unwrap();
+    let info = attach::link_info(link.fd().unwrap()).unwrap();
     assert_eq!(info.link_type, 6);
-    let busy = links::xdp::attach(program.as_fd(), index, links::xdp::Mode::Generic);
+    let busy = attach::xdp::attach(program.as_fd(), index, attach::xdp::Mode::Generic);
     assert!(matches!(busy.unwrap_err(), LinkError::Kernel { errno: Errno::EBUSY, .. }));
     link.update(program.as_fd()).unwrap();
     drop(link);
-    links::xdp::attach(program.as_fd(), index, links::xdp::Mode::Generic).unwrap().detach().unwrap();
-    assert_eq!(links::interface_index("nope0"), Err(LinkError::NoInterface));
+    attach::xdp::attach(program.as_fd(), index, attach::xdp::Mode::Generic).unwrap().detach().unwrap();
+    assert_eq!(attach::interface_index("nope0"), Err(LinkError::NoInterface));
 }
 
 /// A program that counts its runs in element 0 of an array.
@@ -470,7 +469,7 @@ fn tracepoints() {
     let Some(_kernel) = kernel_with(&[Feature::Tracefs]) else { return };
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let program = load(TRACEPOINT, &counter(&map));
-    let link = links::tracepoint::attach(program.as_fd(), "sched", "sched_process_exec", 0).unwrap();
+    let link = attach::tracepoint::attach(program.as_fd(), "sched", "sched_process_exec", 0).unwrap();
     start_a_process();
     let seen = counted(&map);
     assert!(seen >= 1);
@@ -478,7 +477,7 @@ fn tracepoints() {
     let seen = counted(&map);
     start_a_process();
     assert_eq!(counted(&map), seen, "detached");
-    let absent = links::tracepoint::attach(program.as_fd(), "sched", "no_such", 0);
+    let absent = attach::tracepoint::attach(program.as_fd(), "sched", "no_such", 0);
     assert_eq!(absent.unwrap_err(), LinkError::NoTracepoint);
 }
 
@@ -487,14 +486,14 @@ fn raw_tracepoints() {
     let Some(_kernel) = kernel() else { return };
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let program = load(RAW_TRACEPOINT, &counter(&map));
-    let link = links::raw_tracepoint::attach(program.as_fd(), "sched_process_exec", 0).unwrap();
+    let link = attach::raw_tracepoint::attach(program.as_fd(), "sched_process_exec", 0).unwrap();
     start_a_process();
     assert!(counted(&map) >= 1);
     link.detach().unwrap();
     let seen = counted(&map);
     start_a_process();
     assert_eq!(counted(&map), seen, "detached");
-    let absent = links::raw_tracepoint::attach(program.as_fd(), "no_such", 0);
+    let absent = attach::raw_tracepoint::attach(program.as_fd(), "no_such", 0);
     assert!(matches!(absent.unwrap_err(), LinkError::Kernel { errno: Errno::ENOENT, .. }));
 }
 
@@ -504,7 +503,7 @@ fn software_clock_samples() {
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let program = load(7, &counter(&map));
     let link =
-        links::perf_event::attach(program.as_fd(), 1, 0, links::Sampling::Frequency(1000), links::Scope::pid(0), 0)
+        attach::perf_event::attach(program.as_fd(), 1, 0, attach::Sampling::Frequency(1000), attach::Scope::pid(0), 0)
             .unwrap();
     let start = std::time::Instant::now();
     while counted(&map) == 0 && start.elapsed() < Duration::from_secs(10) {}
@@ -515,11 +514,11 @@ fn software_clock_samples() {
 #[test]
 fn cgroup_directories_of_version_1_are_named() {
     let Some(_kernel) = kernel_with(&[Feature::Cgroup2]) else { return };
-    let not = links::cgroup::open(Path::new("/proc"));
+    let not = attach::cgroup::open(Path::new("/proc"));
     assert_eq!(not.unwrap_err(), LinkError::NotCgroup);
     let dir = tempfile::tempdir().unwrap();
     match Mounted::with("cgroup", dir.path(), "none,name=corelo_test") {
-        Ok(_mounted) => assert_eq!(links::cgroup::open(dir.path()).unwrap_err(), LinkError::CgroupV1),
+        Ok(_mounted) => assert_eq!(attach::cgroup::open(dir.path()).unwrap_err(), LinkError::CgroupV1),
         Err(error) => not_here("cgroup version 1", &error.to_string()),
     }
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
@@ -527,9 +526,9 @@ fn cgroup_directories_of_version_1_are_named() {
     let root = mount.split(' ').nth(1).unwrap();
     // BPF_PROG_TYPE_CGROUP_SKB, ingress: lets everything pass.
     let program = load(8, &[mov(0, 1), exit()].concat());
-    let order = links::tcx::Order::Append;
-    let link = links::cgroup::attach(program.as_fd(), Path::new(root), 0, order).unwrap();
-    assert_eq!(links::link_info(link.fd().unwrap()).unwrap().link_type, 3);
+    let order = attach::tcx::Order::Append;
+    let link = attach::cgroup::attach(program.as_fd(), Path::new(root), 0, order).unwrap();
+    assert_eq!(attach::link_info(link.fd().unwrap()).unwrap().link_type, 3);
 }
 
 /// A bpf file system of this test's own.
@@ -566,7 +565,7 @@ fn pins_are_made_found_compared_and_removed() {
     assert!(!reused);
     let (second, reused) = pin::reuse_or_create(&path, &spec, Memlock::RaiseIfRefused).unwrap();
     assert!(reused);
-    let id = |map: &MapFd| maps::map_info(map.as_fd()).unwrap().id;
+    let id = |map: &MapFd| objects::map_info(map.as_fd()).unwrap().id;
     assert_eq!(id(&first), id(&second));
     // Another declaration of the same name.
     let other = MapSpec { max_entries: 4 * page_size() as u32, ..spec };
@@ -616,7 +615,7 @@ fn two_loaders_pin_at_once() {
                         ..MapSpec::default()
                     };
                     let (map, _) = pin::reuse_or_create(&path, &spec, Memlock::RaiseIfRefused).unwrap();
-                    maps::map_info(map.as_fd()).unwrap().id
+                    objects::map_info(map.as_fd()).unwrap().id
                 })
             });
             threads.map(|thread| thread.join().unwrap()).to_vec()
@@ -631,7 +630,7 @@ fn a_pinned_link_outlives_its_owner() {
     let Some(fs) = BpfFs::mount() else { return };
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let program = load(RAW_TRACEPOINT, &counter(&map));
-    let link = links::raw_tracepoint::attach(program.as_fd(), "sched_process_exec", 0).unwrap();
+    let link = attach::raw_tracepoint::attach(program.as_fd(), "sched_process_exec", 0).unwrap();
     let path = fs.path("link");
     pin::pin(link.fd().unwrap(), &path).unwrap();
     drop(link);
@@ -661,7 +660,7 @@ fn the_kernels_btf() {
     assert!(kernel::btf_object("no_such_module").unwrap().is_none());
     // The kernel takes the blob's own first bytes for a BTF of nothing? No: a refusal with a log.
     let mut log = GrowingLog::new(256, 1 << 16);
-    let failure = programs::load_btf(&btf[..24], &mut log, Memlock::RaiseIfRefused).unwrap_err();
+    let failure = objects::load_btf(&btf[..24], &mut log, Memlock::RaiseIfRefused).unwrap_err();
     assert_eq!(failure.errno, Errno::EINVAL);
     assert!(failure.log_len > 0);
 }
@@ -712,8 +711,8 @@ fn uprobes_on_entry_and_return() {
     let program = load(2, &counter(&map));
     let mut want = 0;
     for (returns, pid) in [(false, None), (true, None), (false, Some(std::process::id()))] {
-        let uprobe = links::uprobe::Uprobe { path: &path, offset, ref_ctr_offset: 0, returns, pid, cookie: 0 };
-        let link = links::uprobe::attach(program.as_fd(), uprobe).unwrap();
+        let uprobe = attach::uprobe::Uprobe { path: &path, offset, ref_ctr_offset: 0, returns, pid, cookie: 0 };
+        let link = attach::uprobe::attach(program.as_fd(), uprobe).unwrap();
         for value in 0..3 {
             assert_eq!(probed(value), value + 1);
         }
@@ -749,9 +748,9 @@ fn cookies_reach_the_program() {
         ]
         .concat(),
     );
-    let link = links::uprobe::attach(
+    let link = attach::uprobe::attach(
         program.as_fd(),
-        links::uprobe::Uprobe {
+        attach::uprobe::Uprobe {
             path: &path,
             offset,
             ref_ctr_offset: 0,
@@ -770,14 +769,14 @@ fn kprobes_attach_or_say_why_not() {
     let Some(_kernel) = kernel() else { return };
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let program = load(2, &counter(&map));
-    let kprobe = |function| links::kprobe::Kprobe { function, offset: 0, returns: false, cookie: 0 };
-    let made = links::kprobe::attach(program.as_fd(), kprobe("do_exit"));
+    let kprobe = |function| attach::kprobe::Kprobe { function, offset: 0, returns: false, cookie: 0 };
+    let made = attach::kprobe::attach(program.as_fd(), kprobe("do_exit"));
     if has(&[Feature::Kprobes]) {
         let link = made.unwrap();
         start_a_process();
         assert!(counted(&map) >= 1);
         drop(link);
-        let absent = links::kprobe::attach(program.as_fd(), kprobe("no_such_function"));
+        let absent = attach::kprobe::attach(program.as_fd(), kprobe("no_such_function"));
         assert!(matches!(absent, Err(LinkError::Kernel { .. })), "{absent:?}");
     } else {
         // A kernel without CONFIG_KPROBES, or tracefs not mounted: said in words.
@@ -789,16 +788,16 @@ fn kprobes_attach_or_say_why_not() {
 fn tcx_in_order() {
     let Some(_kernel) = kernel_with(&[Feature::Tcx]) else { return };
     // BPF_PROG_TYPE_SCHED_CLS, "next" (-1).
-    let spec = ProgramSpec { expected_attach_type: links::attach_type::TCX_INGRESS, ..ProgramSpec::new(3) };
+    let spec = ProgramSpec { expected_attach_type: objects::attach_type::TCX_INGRESS, ..ProgramSpec::new(3) };
     let program = load_program(&spec, &[mov(0, -1), exit()].concat(), &mut &mut [][..]).unwrap();
     let other = load_program(&spec, &[mov(0, -1), exit()].concat(), &mut &mut [][..]).unwrap();
-    let index = links::interface_index("lo").unwrap();
-    let ingress = links::attach_type::TCX_INGRESS;
-    let first = links::tcx::attach(program.as_fd(), index, ingress, links::tcx::Order::Append).unwrap();
-    let before = links::tcx::Order::Before(program.as_fd());
-    let second = links::tcx::attach(other.as_fd(), index, ingress, before).unwrap();
+    let index = attach::interface_index("lo").unwrap();
+    let ingress = objects::attach_type::TCX_INGRESS;
+    let first = attach::tcx::attach(program.as_fd(), index, ingress, attach::tcx::Order::Append).unwrap();
+    let before = attach::tcx::Order::Before(program.as_fd());
+    let second = attach::tcx::attach(other.as_fd(), index, ingress, before).unwrap();
     for link in [&first, &second] {
-        assert_eq!(links::link_info(link.fd().unwrap()).unwrap().link_type, 11);
+        assert_eq!(attach::link_info(link.fd().unwrap()).unwrap().link_type, 11);
     }
 }
 
@@ -808,7 +807,7 @@ fn sock_maps() {
     let map = create(map_type::SOCKMAP, 4, 4, 1).unwrap();
     // BPF_PROG_TYPE_SK_SKB as a stream verdict: pass.
     let program = load(14, &[mov(0, 1), exit()].concat());
-    let attach = || links::socket::attach_sockmap(program.as_fd(), map.as_fd(), 5);
+    let attach = || attach::socket::attach_sockmap(program.as_fd(), map.as_fd(), 5);
     let link = attach().unwrap();
     assert!(link.fd().is_none());
     let refused = link.update(program.as_fd());
@@ -834,12 +833,12 @@ fn tp_btf() {
     let Some(_kernel) = kernel_with(&[Feature::TpBtf]) else { return };
     let id = btf_id(8, "btf_trace_sched_process_exec");
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
-    let attach_type = links::attach_type::TRACE_RAW_TP;
+    let attach_type = objects::attach_type::TRACE_RAW_TP;
     let program = load_tracing(attach_type, id, &counter(&map));
     // Told since Linux 6.0.
     let told = if KernelVersion::running() >= KernelVersion::new(6, 0, 0) { id } else { 0 };
-    assert_eq!(programs::prog_info(program.as_fd()).unwrap().attach_btf_id, told);
-    let link = links::tracing::attach(program.as_fd(), attach_type, 0).unwrap();
+    assert_eq!(objects::prog_info(program.as_fd()).unwrap().attach_btf_id, told);
+    let link = attach::tracing::attach(program.as_fd(), attach_type, 0).unwrap();
     start_a_process();
     let seen = counted(&map);
     assert!(seen >= 1);
@@ -878,16 +877,16 @@ fn iterators_are_read() {
         exit(),
     ]
     .concat();
-    let program = load_tracing(links::attach_type::TRACE_ITER, id, &insns);
-    let link = links::iter::attach_map(program.as_fd(), map.as_fd()).unwrap();
+    let program = load_tracing(objects::attach_type::TRACE_ITER, id, &insns);
+    let link = attach::iter::attach_map(program.as_fd(), map.as_fd()).unwrap();
     for _ in 0..2 {
-        let reader = links::iter::Reader::new(&link).unwrap();
+        let reader = attach::iter::Reader::new(&link).unwrap();
         let mut buffer = [0; 256];
         let len = reader.read(&mut buffer).unwrap();
         assert_eq!(buffer[..len], b"corelo!\n".repeat(4)[..]);
         assert_eq!(reader.read(&mut buffer), Ok(0));
     }
-    assert!(links::iter::attach(program.as_fd()).is_err(), "it needs a map");
+    assert!(attach::iter::attach(program.as_fd()).is_err(), "it needs a map");
 }
 
 /// `btf_info` of a program let the kernel write its machine code to an address of the caller's choice; a program taken for
@@ -899,12 +898,12 @@ fn descriptors_are_what_the_kernel_says_they_are() {
     let map = hash(1).unwrap();
     let program = load(RAW_TRACEPOINT, &[mov(0, 0), exit()].concat());
     // Before Linux 5.7 a raw tracepoint is no link.
-    let link = links::raw_tracepoint::attach(program.as_fd(), "sched_process_exec", 0).unwrap();
+    let link = attach::raw_tracepoint::attach(program.as_fd(), "sched_process_exec", 0).unwrap();
     let btf = kernel::btf_object("vmlinux");
     assert_eq!(kind_of(map.as_fd()), Ok(ObjectKind::Map));
     assert_eq!(kind_of(program.as_fd()), Ok(ObjectKind::Program));
     let is_link = kind_of(link.fd().unwrap());
-    if corelo_loader::version::KernelVersion::running() >= corelo_loader::version::KernelVersion::new(5, 8, 0) {
+    if corelo_loader::kernel::KernelVersion::running() >= corelo_loader::kernel::KernelVersion::new(5, 8, 0) {
         assert_eq!(is_link, Ok(ObjectKind::Link));
     }
     let mut kinds = vec![(ObjectKind::Map, map.as_fd()), (ObjectKind::Program, program.as_fd())];
@@ -923,7 +922,7 @@ fn descriptors_are_what_the_kernel_says_they_are() {
         let mut name = [0u8; 64];
         refused(btf_info(fd, &mut [0; 0], &mut name).err(), ObjectKind::Btf);
         assert!(kind == ObjectKind::Btf || name == [0; 64], "the kernel wrote");
-        refused(maps::map_info(fd).err(), ObjectKind::Map);
+        refused(objects::map_info(fd).err(), ObjectKind::Map);
         refused(prog_info(fd).err(), ObjectKind::Program);
         refused(prog_map_ids(fd, &mut [0; 4]).err(), ObjectKind::Program);
         refused(prog_xlated(fd, &mut [0; 64]).err(), ObjectKind::Program);

@@ -16,20 +16,13 @@ use std::time::Duration;
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, prepare};
-use corelo_loader::cpus::Cpus;
-use corelo_loader::features::{self, Features};
-use corelo_loader::kallsyms::{self, Found};
-use corelo_loader::kconfig::{self, KconfigType, Wanted};
-use corelo_loader::kernel::KernelBtf;
-use corelo_loader::links::{self, LinkError, UsdtError};
+use corelo_loader::attach::{self, LinkError, UsdtError, symbols};
+use corelo_loader::events::{PerfBuffer, RingBuffer, RingSet};
+use corelo_loader::kernel::kallsyms::{self, Found};
+use corelo_loader::kernel::kconfig::{self, KconfigType, Wanted};
+use corelo_loader::kernel::{Cpus, Features, KernelBtf, KernelVersion};
 use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::maps::{self, Map, MapSpec, Memlock, map_type};
-use corelo_loader::perf_buffer::PerfBuffer;
-use corelo_loader::pin;
-use corelo_loader::programs::{self, GrowingLog, ProgramSpec, TestRun};
-use corelo_loader::ring_buffer::{RingBuffer, RingSet};
-use corelo_loader::symbols;
-use corelo_loader::version::KernelVersion;
+use corelo_loader::objects::{self, GrowingLog, Map, MapSpec, Memlock, ProgramSpec, TestRun, map_type, pin};
 use corelo_tests::kernel::{self, Feature, has};
 
 thread_local! {
@@ -65,7 +58,7 @@ fn insn(opcode: u8, registers: (u8, u8), imm: i32) -> [u8; 8] {
 }
 
 fn work(object: &[u8], buffer: &mut [u8]) {
-    let ring = maps::create(
+    let ring = objects::create_map(
         &MapSpec { name: b"events", map_type: map_type::RINGBUF, max_entries: 4096, ..MapSpec::default() },
         Memlock::RaiseIfRefused,
     )
@@ -87,13 +80,13 @@ fn work(object: &[u8], buffer: &mut [u8]) {
     insns[0][2..4].copy_from_slice(&(-8i16).to_ne_bytes());
     let spec = ProgramSpec { name: b"program", ..ProgramSpec::new(17) };
     let mut log = GrowingLog::new(4096, 1 << 20);
-    let program = programs::load_program(&spec, insns.as_flattened(), &mut log).unwrap();
+    let program = objects::load_program(&spec, insns.as_flattened(), &mut log).unwrap();
     // A program that fails, with a log that grows.
     let bad = [insn(0xbf, (0, 7), 0), insn(0x95, (0, 0), 0)];
-    let failure = programs::load_program(&spec, bad.as_flattened(), &mut log).unwrap_err();
+    let failure = objects::load_program(&spec, bad.as_flattened(), &mut log).unwrap_err();
     assert!(failure.log_len > 0);
 
-    let hash = maps::create(
+    let hash = objects::create_map(
         &MapSpec { map_type: map_type::HASH, key_size: 4, value_size: 8, max_entries: 4, ..MapSpec::default() },
         Memlock::RaiseIfRefused,
     )
@@ -102,8 +95,8 @@ fn work(object: &[u8], buffer: &mut [u8]) {
     typed.insert(&1, &2, 0).unwrap();
     assert_eq!(typed.iter().count(), 1);
 
-    let link = links::raw_tracepoint::attach(program.as_fd(), "sys_enter", 0).unwrap();
-    match links::tracepoint::attach(program.as_fd(), "sched", "sched_process_exec", 0) {
+    let link = attach::raw_tracepoint::attach(program.as_fd(), "sys_enter", 0).unwrap();
+    match attach::tracepoint::attach(program.as_fd(), "sched", "sched_process_exec", 0) {
         // A raw tracepoint program does not go onto a tracepoint; tracefs was read all the same.
         Err(LinkError::Kernel { .. } | LinkError::NoTracefs) => {}
         other => panic!("{other:?}"),
@@ -119,9 +112,9 @@ fn work(object: &[u8], buffer: &mut [u8]) {
         .unwrap();
     }
     drop(link);
-    programs::prog_test_run(program.as_fd(), &mut TestRun::default()).unwrap();
+    objects::prog_test_run(program.as_fd(), &mut TestRun::default()).unwrap();
 
-    let array = maps::create(
+    let array = objects::create_map(
         &MapSpec { map_type: map_type::PERF_EVENT_ARRAY, key_size: 4, value_size: 4, ..MapSpec::default() },
         Memlock::RaiseIfRefused,
     )
@@ -131,14 +124,14 @@ fn work(object: &[u8], buffer: &mut [u8]) {
     perf.poll(Some(Duration::ZERO), &mut [0; 64], |_, _| {}).unwrap();
 
     assert!(pin::pin(hash.as_fd(), Path::new("/proc/self/no/such/place")).is_err());
-    assert!(links::cgroup::open(Path::new("/proc")).is_err());
+    assert!(attach::cgroup::open(Path::new("/proc")).is_err());
     assert!(Cpus::online().unwrap().count() > 0);
     assert!(KernelVersion::running().major() > 0);
     let _ = KernelBtf::open();
     let _ = KernelBtf::from_file(Path::new("/proc/self/exe"));
     let _ = corelo_loader::kernel::modules(|_| std::ops::ControlFlow::<()>::Continue(()));
     let _ = corelo_loader::kernel::btf_object("no_such_module");
-    let _ = links::interface_index("lo");
+    let _ = attach::interface_index("lo");
     attach_by_pattern(program.as_fd());
     static_probes(object, buffer);
     ask_the_kernel();
@@ -147,12 +140,12 @@ fn work(object: &[u8], buffer: &mut [u8]) {
 /// The kernel takes no raw tracepoint program for these: what is looked up before it is asked is what counts here.
 fn attach_by_pattern(program: BorrowedFd<'_>) {
     for pattern in ["vfs_*", "*", "vfs_read", "corelo_no_such_*"] {
-        assert!(links::kprobe::attach_pattern(program, pattern, false, false).is_err());
+        assert!(attach::kprobe::attach_pattern(program, pattern, false, false).is_err());
     }
-    assert!(links::ksyscall::attach(program, "execve", false, 0).is_err());
+    assert!(attach::ksyscall::attach(program, "execve", false, 0).is_err());
     let me = Path::new("/proc/self/exe");
     assert!(symbols::matching_offsets(me, "*main*").unwrap().as_slice().len() > 1);
-    assert!(links::uprobe::attach_pattern(program, me, "*main*", false, false).is_err());
+    assert!(attach::uprobe::attach_pattern(program, me, "*main*", false, false).is_err());
 }
 
 /// A whole object, from its bytes to an argument of a probe in its map.
@@ -200,7 +193,7 @@ fn static_probes(object: &[u8], buffer: &mut [u8]) {
 /// What a load asks for when it has to: features, addresses, configuration values, functions of programs.
 fn ask_the_kernel() {
     let features = Features::default();
-    for feature in features::Feature::ALL {
+    for feature in corelo_loader::kernel::Feature::ALL {
         let _ = features.get(*feature);
     }
     let _ = features.btf_features();

@@ -7,7 +7,7 @@ use corelo_core::btf::sanitize::{
     KernelBtfFeatures, ObjectLayout, Placed, SanitizeError, changed_len, needs_change, sanitize,
 };
 use corelo_core::btf::{Btf, DEFAULT_LOCAL_STRIDE, Kind, Types, raw};
-use corelo_loader::programs::{GrowingLog, LogBuffer, load_btf};
+use corelo_loader::objects::{GrowingLog, LogBuffer, load_btf};
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding};
 use corelo_tests::corpus::corpus;
 use corelo_tests::elf_reader::ElfFile;

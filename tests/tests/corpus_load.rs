@@ -9,7 +9,7 @@ use corelo_core::object::section_name::{parse, split_optional};
 use corelo_core::prepare::{Options, Plan, prepare};
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::load::{Collection, LoadOptions, map_name};
-use corelo_loader::programs::GrowingLog;
+use corelo_loader::objects::GrowingLog;
 use corelo_loader::report;
 use corelo_tests::corpus::{Corpus, MapRow, ProgramRow, corpus};
 use corelo_tests::kernel::require_kernel;

@@ -48,12 +48,12 @@ const SHOWN: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "`LINUX_HAS_SYSCALL_WRAPPER` on a kernel without kprobes",
-        &[("std-loader/src/kallsyms.rs", "wrappers_of_system_calls")],
+        &[("std-loader/src/kernel/kallsyms.rs", "wrappers_of_system_calls")],
     ),
     (
         "a `LINUX_` extern that cannot be found out",
         &[
-            ("std-loader/src/kconfig/tests.rs", "what_cannot_be_asked_is_neither_yes_nor_no"),
+            ("std-loader/src/kernel/kconfig/tests.rs", "what_cannot_be_asked_is_neither_yes_nor_no"),
             ("targets/agent/tests/old_kernels.rs", "names_of_functions_that_are_hidden_say_nothing"),
         ],
     ),

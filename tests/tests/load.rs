@@ -5,7 +5,7 @@ use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Prepared, prepare};
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::load::{Collection, LoadError, LoadOptions, rehearse};
-use corelo_loader::programs::GrowingLog;
+use corelo_loader::objects::GrowingLog;
 
 fn fixture(name: &str) -> Vec<u8> {
     corelo_tests::fixtures::fixture(name, corelo_tests::endian::Endian::Little).read()

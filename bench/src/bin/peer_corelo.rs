@@ -11,8 +11,8 @@ use corelo_core::object::Object;
 use corelo_core::prepare::{Options, prepare};
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::load::{Collection, LoadOptions};
+use corelo_loader::objects::GrowingLog;
 use corelo_loader::prepare::{Access, Kernel, KernelOptions, Preparation};
-use corelo_loader::programs::GrowingLog;
 
 /// What many_progs needs, and some.
 const BUFFER: usize = 32 << 10;

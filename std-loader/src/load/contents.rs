@@ -10,9 +10,9 @@ use zerocopy::IntoBytes;
 
 use super::error::extern_error;
 use super::{Collection, LoadError, LoadOptions};
-use crate::externs::write_kconfig;
-use crate::features::{Feature, Features};
-use crate::maps::{self, Memlock, map_type};
+use crate::kernel::{Feature, Features};
+use crate::load::externs::write_kconfig;
+use crate::objects::{Memlock, map_type, maps};
 use crate::sys::mmap::ArrayMap;
 use crate::sys::{Errno, bpf, page_size};
 

@@ -9,9 +9,9 @@ use corelo_core::prepare::PrepareError;
 use corelo_core::struct_ops::StructOpsError;
 
 use super::VariableError;
-use crate::externs::ExternError;
-use crate::pin::PinError;
-use crate::programs::LoadFailure;
+use crate::load::externs::ExternError;
+use crate::objects::LoadFailure;
+use crate::objects::pin::PinError;
 use crate::sys::Errno;
 
 /// Why an object cannot be loaded. Maps, functions and externs are given by their numbers in the prepared object, which

@@ -9,7 +9,7 @@ use corelo_core::prepare::Prepared;
 
 use super::error::link_error;
 use super::{Collection, LoadError, LoadOptions, is_table_made, is_wanted};
-use crate::maps::{self, MapSpec, map_type};
+use crate::objects::{MapSpec, map_type, maps};
 
 impl<'a> Collection<'a> {
     pub(super) fn create_map(&mut self, number: usize, map: &Map, options: &LoadOptions<'_>) -> Result<(), LoadError> {
@@ -17,7 +17,7 @@ impl<'a> Collection<'a> {
         // Read once, and then known: what creates maps can say nothing but what the kernel answers.
         let inner_type = map.inner().and_then(|inner| prepared.maps().get(inner)).map(|map| map.map_type);
         if [Some(map.map_type), inner_type].into_iter().flatten().any(maps::counts_cpus) {
-            crate::cpus::possible_count().map_err(|errno| LoadError::Cpus { map: number, errno })?;
+            crate::kernel::possible_cpus().map_err(|errno| LoadError::Cpus { map: number, errno })?;
         }
         let inner = match map.inner().and_then(|inner| Some((inner, self.prepared.maps().get(inner)?))) {
             Some((inner, model)) => {
@@ -109,7 +109,7 @@ pub(super) fn is_made(
 
 /// The name that the kernel is given for a map: of the plain sections of global data the object's name comes first, as
 /// in `monitor.rodata` (libbpf: `internal_map_name`). Of other maps it is the whole name, which
-/// [`maps::kernel_name`](crate::maps::kernel_name) cuts.
+/// [`maps::kernel_name`](crate::objects::maps::kernel_name) cuts.
 pub(super) fn map_name_into<'n>(
     map: &Map,
     object: &Object<'n>,

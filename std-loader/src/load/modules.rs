@@ -5,12 +5,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use corelo_core::arena::{Arena, ArenaFull, Part};
 use corelo_core::prepare::Prepared;
 
-use crate::externs::ExternValue;
-use crate::kernel::btf_object;
-use crate::modules::ModuleNames;
+use crate::kernel::{KernelVersion, ModuleNames, btf_object};
+use crate::load::externs::ExternValue;
 use crate::sys::Errno;
 use crate::sys::fd_table::FdTable;
-use crate::version::KernelVersion;
 
 /// The first Linux whose verifier takes the BTF id of a function for its address; those before take that of a variable.
 const FUNCTION_ADDRESSES: KernelVersion = KernelVersion::new(6, 4, 0);

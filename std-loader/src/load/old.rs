@@ -22,8 +22,8 @@ use zerocopy::IntoBytes;
 
 use super::error::btf_error;
 use super::{LoadError, LoadOptions};
-use crate::features::{Feature, Features};
-use crate::programs::{LogBuffer, ProgramSpec, load_btf, load_program};
+use crate::kernel::{Feature, Features};
+use crate::objects::{LogBuffer, ProgramSpec, load_btf, load_program};
 use crate::sys::Errno;
 
 /// Whether the kernel lacks something; `None` where it was not asked yet.

@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use corelo_core::btf::sanitize::KernelBtfFeatures;
 
-use crate::maps::Memlock;
-use crate::modules::ModuleNames;
+use crate::kernel::ModuleNames;
+use crate::objects::Memlock;
 
 /// Where maps are pinned unless the caller says otherwise (libbpf: `BPF_FS_DEFAULT_PATH`).
 pub const PIN_ROOT: &str = "/sys/fs/bpf";

@@ -9,8 +9,8 @@ use corelo_core::object::{Map, Pinning};
 use corelo_core::prepare::Prepared;
 
 use super::{Collection, LoadError, LoadOptions};
-use crate::maps::MapSpec;
-use crate::pin::{self, PinError, Pinned};
+use crate::objects::MapSpec;
+use crate::objects::pin::{self, PinError, Pinned};
 use crate::sys::{Errno, bpf};
 
 /// A pin's path.

@@ -15,12 +15,9 @@ use corelo_core::prepare::{AttachTarget, Prepared};
 use super::error::link_error;
 use super::old::Parts;
 use super::{Collection, LoadError, LoadOptions, is_usdt, is_wanted, program_kind, tables};
-use crate::kernel::btf_object;
-use crate::links;
-use crate::maps::map_type;
-use crate::programs::{LogBuffer, ProgramSpec};
+use crate::kernel::{KernelVersion, btf_object};
+use crate::objects::{LogBuffer, ProgramSpec, attach_type, map_type};
 use crate::sys::{Errno, bpf};
-use crate::version::KernelVersion;
 
 /// BPF_F_SLEEPABLE
 const SLEEPABLE: u32 = 1 << 4;
@@ -121,7 +118,7 @@ impl Collection<'_> {
         // As one link to all places of a probe wants it; kernels without such links (before 6.6) do not look at it.
         let is_usdt = is_usdt(prepared, function);
         if is_usdt && cfg!(target_pointer_width = "64") {
-            attach_type = links::attach_type::TRACE_UPROBE_MULTI;
+            attach_type = attach_type::TRACE_UPROBE_MULTI;
         }
         let mut linked = link(prepared, number, scratch)?;
         let fd_array = self.modules.fd_array(scratch)?;

@@ -9,7 +9,7 @@ use corelo_core::prepare::Prepared;
 use corelo_core::struct_ops::StructOpsError;
 
 use super::{Collection, LoadError, LoadOptions, is_table_made};
-use crate::links::{self, Link, LinkError};
+use crate::attach::{self, Link, LinkError};
 use crate::sys::Errno;
 use crate::sys::fd_table::MapRef;
 use crate::sys::mmap::AnonMap;
@@ -117,7 +117,7 @@ impl Collection<'_> {
         });
         written.map_err(|_| refused(Errno::EINVAL))?;
         let map = MapRef::new(fd).map_err(refused)?;
-        links::struct_ops::attach(&map, value)
+        attach::struct_ops::attach(&map, value)
     }
 
     /// As [`Collection::attach_table`], by the name of the variable in the source.

@@ -7,7 +7,7 @@ use corelo_core::object::Variable;
 use zerocopy::IntoBytes;
 
 use super::Collection;
-use crate::maps;
+use crate::objects::{map_type, maps};
 use crate::sys::Errno;
 use crate::sys::fd_table::MapRef;
 use crate::sys::mmap::{AnonMap, ArrayMap};
@@ -36,7 +36,7 @@ impl Collection<'_> {
             Err(Errno::ENOENT) => return Ok(None),
             map => map?,
         };
-        let is_array = matches!(map.map_type(), maps::map_type::ARRAY | maps::map_type::PERCPU_ARRAY);
+        let is_array = matches!(map.map_type(), map_type::ARRAY | map_type::PERCPU_ARRAY);
         if !is_array || (map.value_size(), map.max_entries()) != (8, 1) {
             return Ok(None);
         }

@@ -3,7 +3,7 @@
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use super::Errno;
-use crate::list::Numbers;
+use crate::sys::list::Numbers;
 
 /// A list of descriptors that it owns.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use corelo_core::prepare::Prepared;
-use corelo_loader::modules::ModuleFile;
+use corelo_loader::kernel::ModuleFile;
 use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::Failure;

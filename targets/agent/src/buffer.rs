@@ -1,7 +1,7 @@
 //! The arena's buffer: as large as the user says, else grown until the job fits.
 
 use bumpalo::Bump;
-use corelo_loader::bump;
+use corelo_loader::prepare::bump;
 
 use crate::failure::Failure;
 

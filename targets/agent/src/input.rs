@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use corelo_loader::kernel::{KernelBtf, KernelBtfError};
-use corelo_loader::object_file::ObjectFile;
+use corelo_loader::prepare::ObjectFile;
 
 use crate::failure::Failure;
 

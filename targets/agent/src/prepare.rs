@@ -7,7 +7,7 @@ use corelo_core::arena::{Arena, Part};
 use corelo_core::min_btf::StreamError;
 use corelo_core::object::{Object, ObjectError};
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared};
-use corelo_loader::modules::{ModuleError, ModuleSource, Modules, ModulesError};
+use corelo_loader::kernel::{ModuleError, ModuleSource, Modules, ModulesError};
 use corelo_loader::prepare::{Access, Kernel, KernelError, KernelOptions, WINDOW};
 use corelo_loader::report::{NoKernelBtf, ObjectReport};
 

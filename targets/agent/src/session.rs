@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use corelo_core::arena::Arena;
 use corelo_core::prepare::Prepared;
 use corelo_loader::load::{Collection, LoadError, LoadOptions, PIN_ROOT};
-use corelo_loader::pin::open_program;
-use corelo_loader::programs::{GrowingLog, program_by_id};
+use corelo_loader::objects::pin::open_program;
+use corelo_loader::objects::{GrowingLog, program_by_id};
 use corelo_loader::report::{LoadReport, Name, PoisonReport, verdict_line};
 
 use crate::args::Options;
@@ -34,8 +34,8 @@ pub(crate) fn object_name(file: &Path) -> Vec<u8> {
 }
 
 /// Creates the maps and loads the programs.
-pub(crate) fn load<'p, 'a>(
-    prepared: &'p Prepared<'a>,
+pub(crate) fn load<'a>(
+    prepared: &Prepared<'a>,
     file: &str,
     options: &LoadOptions<'_>,
     arena: &mut Arena<'a>,

@@ -3,10 +3,10 @@
 use core::ffi::{CStr, c_char};
 
 use corelo_capi_core::error::{Code, CoreFailure, Failure};
+use corelo_loader::attach::LinkError;
+use corelo_loader::events::RingError;
 use corelo_loader::kernel::KernelBtfError;
-use corelo_loader::links::LinkError;
 use corelo_loader::load::LoadError;
-use corelo_loader::ring_buffer::RingError;
 use corelo_loader::sys::Errno;
 
 /// A failure with words of its own.

@@ -9,14 +9,11 @@ use corelo_capi_core::memory::{aligned, buffer, bytes, store};
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared};
-use corelo_loader::kernel::KernelBtf;
-use corelo_loader::links::Link;
+use corelo_loader::attach::Link;
+use corelo_loader::kernel::{KernelBtf, Modules};
 use corelo_loader::load::{Collection, LoadError, LoadOptions, rehearse};
-use corelo_loader::maps::Memlock;
-use corelo_loader::modules::Modules;
-use corelo_loader::object_file::ObjectFile;
-use corelo_loader::prepare::{Kernel, KernelError, KernelOptions};
-use corelo_loader::programs::GrowingLog;
+use corelo_loader::objects::{GrowingLog, Memlock};
+use corelo_loader::prepare::{Kernel, KernelError, KernelOptions, ObjectFile};
 use corelo_loader::report::{LoadReport, Name, NoKernelBtf, ObjectReport};
 
 use crate::failure::{

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corelo_capi_core::error::{Code, Error, Failure, finish};
 use corelo_capi_core::memory::store;
-use corelo_loader::ring_buffer::RingBuffer;
+use corelo_loader::events::RingBuffer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::failure::{LoaderFailure, argument, ring_failure, string, system};

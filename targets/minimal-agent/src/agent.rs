@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use corelo_core::arena::Arena;
 use corelo_core::object::{Object, ObjectError};
 use corelo_core::prepare::Options;
-use corelo_loader::links::{Link, LinkError};
+use corelo_loader::attach::{Link, LinkError};
+use corelo_loader::events::{RingBuffer, RingError};
 use corelo_loader::load::{Collection, LoadError, LoadOptions};
+use corelo_loader::objects::GrowingLog;
 use corelo_loader::prepare::{Kernel, KernelError, KernelOptions};
-use corelo_loader::programs::GrowingLog;
-use corelo_loader::ring_buffer::{RingBuffer, RingError};
 use corelo_loader::sys::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

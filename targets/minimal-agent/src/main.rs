@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use corelo_loader::object_file::ObjectFile;
+use corelo_loader::prepare::ObjectFile;
 use corelo_minimal_agent::agent::{self, Surroundings, Watchdog};
 use corelo_minimal_agent::budget::ARENA_BYTES;
 use corelo_minimal_agent::{OBJECT, event::Event};

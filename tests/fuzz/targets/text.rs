@@ -4,8 +4,8 @@
 use corelo_core::object::section_name;
 use corelo_fuzz::input::{number, split};
 use corelo_fuzz::{memory, sources};
-use corelo_loader::cpus::Cpus;
-use corelo_loader::kconfig::{self, KconfigType};
+use corelo_loader::kernel::Cpus;
+use corelo_loader::kernel::kconfig::{self, KconfigType};
 use corelo_loader::report::verdict_line;
 
 fn kconfig_values(text: &[u8], size: usize) {

@@ -5,8 +5,7 @@ use crate::common::{fixture, has_kernel, load};
 use corelo_core::link::LinkCause;
 use corelo_core::object::ObjectError;
 use corelo_core::prepare::PrepareError;
-use corelo_loader::externs::ExternError;
-use corelo_loader::load::{LoadError, LoadOptions};
+use corelo_loader::load::{ExternError, LoadError, LoadOptions};
 
 /// A fixture, the name that its error must have, and the error.
 type Fault = (&'static str, &'static str, fn(&LoadError) -> bool);

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use crate::common::{fixture, has_kernel, load, run_named};
 use corelo_loader::load::LoadOptions;
-use corelo_loader::maps::map_info;
+use corelo_loader::objects::map_info;
 use corelo_loader::sys::bpf::prog_info;
 use corelo_tests::elf_reader::section_data;
 use corelo_tests::endian::Endian;

@@ -8,7 +8,7 @@ use corelo_core::object::Object;
 use corelo_core::prepare::{Options, PrepareError, Prepared, prepare};
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::load::{Collection, LoadError, LoadOptions, rehearse};
-use corelo_loader::programs::GrowingLog;
+use corelo_loader::objects::GrowingLog;
 use corelo_loader::report::{LoadReport, ObjectReport};
 use corelo_loader::sys::bpf::{TestRun, prog_test_run};
 use corelo_tests::endian::Endian;

@@ -3,9 +3,9 @@
 use std::os::fd::AsFd;
 
 use crate::common::{fixture, has_kernel, load, load_fixture, run, run_named, variable};
-use corelo_loader::features::{Feature, Features, Support};
+use corelo_loader::kernel::{Feature, Features, Support};
 use corelo_loader::load::{LoadError, LoadOptions, VariableError};
-use corelo_loader::maps::map_info;
+use corelo_loader::objects::map_info;
 use corelo_loader::sys::{Errno, page_size};
 
 #[test]

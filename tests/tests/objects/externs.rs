@@ -4,9 +4,8 @@ use crate::common::{fixture, has_kernel, load, load_fixture, number, run_named, 
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{ExternMatch, Options, Plan};
-use corelo_loader::externs::ExternError;
 use corelo_loader::kernel::KernelBtf;
-use corelo_loader::load::{LoadError, LoadOptions};
+use corelo_loader::load::{ExternError, LoadError, LoadOptions};
 
 fn elements(collection: &corelo_loader::load::Collection<'_>, name: &str) -> Vec<u64> {
     let variable = collection.variable(name).unwrap();

@@ -4,7 +4,7 @@ use crate::common::{alone, fixture, has_kernel, load, load_among_others, load_fi
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::maps::{self, Map, MapInfo, MapSpec, Memlock, PerCpuMap, map_info};
+use corelo_loader::objects::{self, Map, MapInfo, MapSpec, Memlock, PerCpuMap, map_info};
 
 fn info(collection: &Collection<'_>, name: &str) -> MapInfo {
     use std::os::fd::AsFd;
@@ -49,7 +49,7 @@ fn every_attribute_reaches_the_kernel() {
         assert_eq!(info(collection, "bloom").map_extra, 5);
         assert_eq!(sizes("on_node"), (1, 4, 4, 8, 4));
         assert_eq!(sizes("trie"), (11, 8, 4, 32, 1));
-        assert_eq!(sizes("perf").3, corelo_loader::cpus::possible_count().unwrap());
+        assert_eq!(sizes("perf").3, corelo_loader::kernel::possible_cpus().unwrap());
         assert_eq!(sizes("odd_ring").3, 8192);
         let long = info(collection, "a_name_far_longer_than_fifteen").name;
         assert_eq!(&long, b"a_name_far_long\0");
@@ -104,7 +104,7 @@ fn a_map_of_maps_without_a_model_takes_the_callers() {
     assert!(refused.text.contains("outer"), "{}", refused.text);
     let _alone = alone();
     let spec = MapSpec { map_type: 2, key_size: 4, value_size: 4, max_entries: 3, ..MapSpec::default() };
-    let model = maps::create(&spec, Memlock::RaiseIfRefused).unwrap();
+    let model = objects::create_map(&spec, Memlock::RaiseIfRefused).unwrap();
     model.update(&0u32.to_ne_bytes(), &123u32.to_ne_bytes(), 0).unwrap();
     let inner_maps = [(&b"outer"[..], model.as_fd())];
     let options = LoadOptions { inner_maps: &inner_maps, ..LoadOptions::new(b"given") };
@@ -151,12 +151,12 @@ fn per_cpu_values() {
     }
     let _alone = alone();
     let spec = MapSpec { map_type: 6, key_size: 4, value_size: 4, max_entries: 2, ..MapSpec::default() };
-    let map = maps::create(&spec, Memlock::RaiseIfRefused).unwrap();
+    let map = objects::create_map(&spec, Memlock::RaiseIfRefused).unwrap();
     let values = PerCpuMap::<u32, u32>::new(&map).unwrap();
     let mut buffer = vec![0u8; values.buffer_len()];
     values.insert(&1, &mut buffer, |cpu| 100 + cpu, 0).unwrap();
     let found: Vec<u32> = values.get(&1, &mut buffer).unwrap().unwrap().collect();
-    let cpus = corelo_loader::cpus::possible_count().unwrap();
+    let cpus = corelo_loader::kernel::possible_cpus().unwrap();
     assert_eq!(found, (0..cpus).map(|cpu| 100 + cpu).collect::<Vec<_>>());
 }
 

@@ -3,7 +3,7 @@
 use crate::common::{fixture, has_kernel, load, load_fixture};
 use corelo_core::struct_ops::StructOpsError;
 use corelo_loader::load::{Collection, LoadError, LoadOptions};
-use corelo_loader::maps::map_info;
+use corelo_loader::objects::map_info;
 use corelo_loader::sys::bpf::prog_info;
 
 fn available() -> String {

@@ -42,7 +42,7 @@ fn value_bytes(map_type: u32, value_size: u32) -> Result<u32, Errno> {
     if !is_per_cpu(map_type) {
         return Ok(value_size);
     }
-    let cpus = crate::cpus::possible_count()?;
+    let cpus = crate::sys::cpus::possible_cpus()?;
     value_size.checked_next_multiple_of(8).and_then(|size| size.checked_mul(cpus)).ok_or(Errno::E2BIG)
 }
 

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::super::attr;
 use super::super::{Errno, raw_bpf};
 use super::{address, address_mut, bpf_fd, c_address, cmd, length, raw};
-use crate::version::KernelVersion;
+use crate::sys::version::KernelVersion;
 
 /// BPF_BTF_LOAD.
 pub(crate) fn btf_load(btf: &[u8], log: &mut [u8], log_level: u32, log_true_size: &mut u32) -> Result<OwnedFd, Errno> {

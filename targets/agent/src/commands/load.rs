@@ -3,8 +3,7 @@
 use corelo_core::arena::Arena;
 use corelo_core::object::section_name::{AttachType, ProgType};
 use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::maps::{MapTypeName, map_info};
-use corelo_loader::programs::{prog_info, prog_map_ids};
+use corelo_loader::objects::{MapTypeName, map_info, prog_info, prog_map_ids};
 use corelo_loader::sys::Errno;
 use serde_json::{Value, json};
 
