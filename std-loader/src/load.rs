@@ -8,6 +8,18 @@
 //!
 //! Nothing here uses the heap: tables of descriptors come from the arena that the object was prepared in. Whatever
 //! fails, a [`Collection`] closes what it has when it goes.
+//!
+//! - `options`: how an object is loaded ([`LoadOptions`])
+//! - `error`: why it is not ([`LoadError`])
+//! - `externs`: what the running kernel gives for what an object expects of it
+//! - `maps`: which maps are created, under which names, and how
+//! - `contents`: what they hold from the start
+//! - `pins`: the pins that a load makes by itself
+//! - `variables`: global variables by name
+//! - `modules`: BTF objects of kernel modules
+//! - `programs`: linked one at a time in scratch, and loaded
+//! - `old`: what old kernels need of a program, given to them when they refuse it
+//! - `tables`: struct_ops tables
 
 mod contents;
 mod error;
@@ -31,7 +43,7 @@ use corelo_core::object::section_name::{ProgType, ProgramKind, parse, parse_olde
 use corelo_core::object::{Function, Map, MapOrigin};
 use corelo_core::prepare::Prepared;
 
-use crate::attach::{self, self as links};
+use crate::attach;
 use crate::kernel::{Feature, Features};
 use crate::objects::{Memlock, load_btf};
 use crate::sys::Errno;
@@ -222,8 +234,8 @@ impl<'a> Collection<'a> {
     /// with, or the program was not loaded.
     ///
     /// # Errors
-    /// [`LinkError`](links::LinkError)
-    pub fn attach(&self, number: usize) -> Result<Option<links::Link>, links::LinkError> {
+    /// [`LinkError`](attach::LinkError)
+    pub fn attach(&self, number: usize) -> Result<Option<attach::Link>, attach::LinkError> {
         let function = self.prepared.declared().functions().get(number);
         let kind = function.and_then(|function| program_kind(&self.prepared, function));
         let (Some(kind), Some(program)) = (kind, self.programs.get(number)) else { return Ok(None) };
@@ -234,10 +246,10 @@ impl<'a> Collection<'a> {
     /// one process only. The object's maps of bpf/usdt.bpf.h tell the program how to read the probe's arguments.
     ///
     /// # Errors
-    /// [`LinkError`](links::LinkError): EBADF where the program was not loaded, EINVAL where it is none of a `usdt`
+    /// [`LinkError`](attach::LinkError): EBADF where the program was not loaded, EINVAL where it is none of a `usdt`
     /// section.
-    pub fn attach_usdt(&self, number: usize, usdt: &links::usdt::Usdt<'_>) -> Result<links::Link, links::LinkError> {
-        let failed = |errno| links::LinkError::Kernel { call: "BPF_LINK_CREATE", errno };
+    pub fn attach_usdt(&self, number: usize, usdt: &attach::usdt::Usdt<'_>) -> Result<attach::Link, attach::LinkError> {
+        let failed = |errno| attach::LinkError::Kernel { call: "BPF_LINK_CREATE", errno };
         let program = self.programs.get(number).ok_or(failed(Errno::EBADF))?;
         let function = self.prepared.declared().functions().get(number);
         if !function.is_some_and(|function| is_usdt(&self.prepared, function)) {
@@ -249,29 +261,29 @@ impl<'a> Collection<'a> {
     fn attach_probe(
         &self,
         program: BorrowedFd<'_>,
-        usdt: &links::usdt::Usdt<'_>,
-    ) -> Result<links::Link, links::LinkError> {
+        usdt: &attach::usdt::Usdt<'_>,
+    ) -> Result<attach::Link, attach::LinkError> {
         if cfg!(feature = "usdt") {
-            links::usdt::attach(program, usdt, &self.usdt_support())
+            attach::usdt::attach(program, usdt, &self.usdt_support())
         } else {
-            Err(links::UsdtError::NotBuilt.into())
+            Err(attach::UsdtError::NotBuilt.into())
         }
     }
 
-    fn usdt_support(&self) -> links::usdt::Support<'_> {
+    fn usdt_support(&self) -> attach::usdt::Support<'_> {
         let find = |name: &str| {
             let mut maps = self.prepared.maps().iter().enumerate();
             let (number, map) = maps.find(|(_, map)| self.prepared.map_name(map) == name.as_bytes())?;
             Some((self.maps.get(number)?, map))
         };
-        let specs = find(links::usdt::SPECS);
+        let specs = find(attach::usdt::SPECS);
         let spec_type = specs.and_then(|(_, map)| self.prepared.local().zip(map.value_type()));
-        links::usdt::Support {
+        attach::usdt::Support {
             specs: specs.map(|(fd, _)| fd),
             spec_type,
             used: &self.usdt_specs,
             has_cookies: || Features::new(Memlock::RaiseIfRefused).get(Feature::BpfCookie).known(),
-            addresses: find(links::usdt::ADDRESSES).map(|(fd, _)| fd),
+            addresses: find(attach::usdt::ADDRESSES).map(|(fd, _)| fd),
         }
     }
 
@@ -354,7 +366,7 @@ pub(crate) fn program_kind<'a>(prepared: &Prepared<'a>, function: &Function) -> 
 
 /// Whether its section is one of USDT programs.
 fn is_usdt(prepared: &Prepared<'_>, function: &Function) -> bool {
-    links::usdt::is_section(split_optional(prepared.section_name(function)).0)
+    attach::usdt::is_section(split_optional(prepared.section_name(function)).0)
 }
 
 fn is_wanted(

@@ -1,4 +1,11 @@
 //! Objects of the kernel that a descriptor holds: maps, programs, BTF, and their names on a bpf file system.
+//!
+//! - `maps`: creation with what old kernels need; access by bytes ([`MapFd`]) or plain-old-data types ([`Map`])
+//! - [`map_type`]: numbers of map types
+//! - `programs`: BTF and programs loaded, with a verifier log only after a failure ([`load_program`])
+//! - [`attach_type`]: numbers of attach types
+//! - [`pin`]: names on a bpf file system, and maps shared between loaders
+//! - `memlock`: RLIMIT_MEMLOCK, which old kernels count objects against ([`Memlock`])
 
 pub mod attach_type;
 pub mod map_type;

@@ -3,6 +3,9 @@
 //! [`Kernel::prepare`] does all of it: it opens BTF only for an object that asks something, maps it or reads it piece by
 //! piece, and looks through the modules for what the kernel lacks. Callers that measure or report more take its steps:
 //! [`Kernel::open`], [`BtfHandle::types`], [`Plan::search`], [`BtfHandle::modules`], [`Modules::search`].
+//!
+//! - `object_file`: an object's file in memory, with a limit ([`ObjectFile`])
+//! - `bump`: a `bumpalo::Bump` as the arena's buffer (feature `bumpalo`)
 
 #[cfg(feature = "bumpalo")]
 pub mod bump;

@@ -6,6 +6,26 @@
 //! the descriptor ([`bpf::MapFd`]).
 //!
 //! Nothing here uses the heap.
+//!
+//! The calls, with all of the `unsafe`:
+//!
+//! - [`bpf`]: bpf(2), one safe function per command
+//! - [`perf`]: perf_event_open(2) and its ioctls
+//! - `attr`: the argument blocks of both
+//! - `errno`: a kernel's error number ([`Errno`])
+//! - [`mmap`]: mappings that end with their owner
+//! - `ring`: the shared pages of ring buffers and perf rings
+//! - [`fd_table`]: descriptors in memory of the caller's
+//! - `fd_list`: descriptors whose number is not known before
+//! - `env`: environment variables where they lie
+//!
+//! What the calls need, without:
+//!
+//! - `cpus`: which CPUs there are: the kernel writes per-CPU values for each
+//! - `version`: which kernel this is: what a descriptor holds is told apart by it
+//! - `files`: small files and paths
+//! - `lines`: text that comes in pieces, cut into lines
+//! - `list`: numbers and bytes whose count is not known before
 
 #![expect(unsafe_code, reason = "system calls and shared memory: the one place for them")]
 

@@ -1,4 +1,4 @@
-//! `enum bpf_attach_type` of the uapi, those that this module attaches with. The program's own is what most calls take.
+//! `enum bpf_attach_type` of the uapi, those that this crate attaches with. The program's own is what most calls take.
 
 /// BPF_TRACE_RAW_TP.
 pub const TRACE_RAW_TP: u32 = 23;

@@ -1,5 +1,7 @@
 //! Which CPUs there are: the possible ones size per-CPU values and perf event arrays, the online ones get perf rings.
 
+#![forbid(unsafe_code)]
+
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,5 +1,7 @@
 //! Small files and paths without the heap.
 
+#![forbid(unsafe_code)]
+
 use core::fmt;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};

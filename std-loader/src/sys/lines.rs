@@ -1,5 +1,7 @@
 //! Text that comes in pieces, cut into lines without the heap.
 
+#![forbid(unsafe_code)]
+
 /// The longest line that is kept whole; of longer ones the start is handed out. Symbols of /proc/kallsyms have at most 512
 /// bytes, and kernel configurations are written with lines below 4 KiB.
 const MAX_LINE: usize = 4096;

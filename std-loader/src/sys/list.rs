@@ -1,5 +1,7 @@
 //! Numbers and bytes whose count is not known before, in memory of their own instead of the heap.
 
+#![forbid(unsafe_code)]
+
 use zerocopy::FromBytes;
 
 use crate::sys::Errno;

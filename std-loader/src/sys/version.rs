@@ -4,6 +4,8 @@
 //! /proc/version_signature, Debian in uname's `version` field. Kernels before 5.0 compare the version that a kprobe
 //! program states with their own.
 
+#![forbid(unsafe_code)]
+
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -181,7 +181,7 @@ fn declared(prepared: &Prepared<'_>, digest: &mut Digest) {
     digest.add((object.license(), object.version(), object.endian()));
     for (number, function) in prepared.declared().functions().iter().enumerate() {
         digest.add((prepared.function_name(function), prepared.section_name(function), function));
-        digest.add(prepared.struct_ops_member(number));
+        digest.add(prepared.struct_ops_member(number, |_| true));
     }
     for (number, map) in prepared.maps().iter().enumerate() {
         digest.add((prepared.map_name(map), map, map.inner(), map.pinning()));

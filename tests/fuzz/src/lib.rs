@@ -8,4 +8,4 @@ pub mod sound;
 pub mod sources;
 
 // Where the sources of the loader look for each other.
-pub(crate) use sources::{files, glob, lines, list, symbols, sys};
+pub(crate) use sources::{attach, sys};

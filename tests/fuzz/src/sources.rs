@@ -6,16 +6,12 @@
 
 #[path = "../../../std-loader/src"]
 mod loader {
-    pub(crate) mod files;
-    pub(crate) mod glob;
-    pub(crate) mod kallsyms;
-    pub(crate) mod lines;
-    pub(crate) mod list;
-    pub(crate) mod symbols;
-
     pub(crate) mod sys {
         pub(crate) mod env;
         mod errno;
+        pub(crate) mod files;
+        pub(crate) mod lines;
+        pub(crate) mod list;
         pub(crate) mod mmap;
         pub(crate) mod ring;
 
@@ -26,17 +22,24 @@ mod loader {
         }
     }
 
-    pub(crate) mod kconfig {
-        pub(crate) mod text;
+    pub(crate) mod kernel {
+        pub(crate) mod kallsyms;
 
-        /// Reads a configuration as it is, and as gzip.
-        pub fn read(plain: std::os::fd::OwnedFd, gzip: std::os::fd::OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) {
-            let _ = text::plain(plain, each);
-            let _ = text::gzip(gzip, each);
+        pub(crate) mod kconfig {
+            pub(crate) mod text;
+
+            /// Reads a configuration as it is, and as gzip.
+            pub fn read(plain: std::os::fd::OwnedFd, gzip: std::os::fd::OwnedFd, each: &mut dyn FnMut(&[u8], &[u8])) {
+                let _ = text::plain(&plain, each);
+                let _ = text::gzip(&gzip, each);
+            }
         }
     }
 
-    pub(crate) mod links {
+    pub(crate) mod attach {
+        pub(crate) mod glob;
+        pub(crate) mod symbols;
+
         pub(crate) mod usdt {
             mod args;
             mod notes;
@@ -66,7 +69,7 @@ mod loader {
 
             /// Reads the notes of a program.
             pub fn notes(path: &std::path::Path) {
-                let Ok(file) = crate::symbols::File::open(path) else { return };
+                let Ok(file) = crate::attach::symbols::File::open(path) else { return };
                 let Ok(Some(notes)) = notes::Notes::read(&file) else { return };
                 let mut count = 0;
                 for note in notes.iter().map_while(Result::ok) {
@@ -80,21 +83,21 @@ mod loader {
     }
 }
 
-pub(crate) use loader::{files, glob, lines, list, symbols, sys};
+pub(crate) use loader::{attach, sys};
 
-pub use loader::kconfig::read as kconfig;
-pub use loader::links::usdt::{arguments, notes};
+pub use loader::attach::usdt::{arguments, notes};
+pub use loader::kernel::kconfig::read as kconfig;
 
 /// Whether a name is as a pattern says.
 #[must_use]
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    glob::matches(pattern, name)
+    attach::glob::matches(pattern, name)
 }
 
 /// Reads lines of /proc/kallsyms that come in pieces.
 pub fn kallsyms(text: &[u8], piece: usize) -> u64 {
     let (mut pieces, mut count) = (text.chunks(piece), 0u64);
-    let mut each = |symbol: loader::kallsyms::Symbol<'_>| {
+    let mut each = |symbol: loader::kernel::kallsyms::Symbol<'_>| {
         assert!(symbol.source_name().len() <= symbol.name.len());
         count = count.wrapping_mul(31).wrapping_add(symbol.address ^ symbol.name.len() as u64);
         std::ops::ControlFlow::<()>::Continue(())
@@ -104,7 +107,7 @@ pub fn kallsyms(text: &[u8], piece: usize) -> u64 {
         buffer[..piece.len()].copy_from_slice(piece);
         Ok(piece.len())
     };
-    let _ = loader::kallsyms::each_of(read, &mut vec![0; piece], &mut each);
+    let _ = loader::kernel::kallsyms::each_of(read, &mut vec![0; piece], &mut each);
     count
 }
 

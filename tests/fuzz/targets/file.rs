@@ -4,8 +4,8 @@
 use std::os::fd::OwnedFd;
 
 use corelo_fuzz::{memory, sources};
-use corelo_loader::kernel::{KernelBtf, StreamedBtf};
 use corelo_loader::attach::symbols;
+use corelo_loader::kernel::{KernelBtf, StreamedBtf};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let (file, path) = memory::file(data);

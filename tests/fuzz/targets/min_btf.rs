@@ -4,9 +4,9 @@
 
 use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::{Btf, DEFAULT_STRIDE, Types};
+use corelo_core::min_btf::{MIN_WINDOW, SliceSource, minimal, stream};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, prepare};
-use corelo_core::min_btf::{MIN_WINDOW, SliceSource, minimal, stream};
 use corelo_fuzz::facts::{Digest, decided};
 use corelo_fuzz::input::{number, split};
 use corelo_fuzz::sound::is_sound;

@@ -5,8 +5,8 @@ use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::ext::{CoreRelo, ReloKind};
 use corelo_core::btf::{Btf, TypeId, Types};
 use corelo_core::relo::compat::{Pair, fields_are_compat, types_are_compat};
-use corelo_core::relo::spec::AccessSpec;
 use corelo_core::relo::explain::explain;
+use corelo_core::relo::spec::AccessSpec;
 use corelo_core::relo::types_match::types_match;
 use corelo_fuzz::input::split;
 

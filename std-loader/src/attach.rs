@@ -3,6 +3,35 @@
 //! A [`Link`] detaches when it is dropped. Where the kernel has it, that is a `bpf_link` descriptor; older kernels attach
 //! to perf events by an ioctl, to cgroups and sock maps by BPF_PROG_ATTACH, and tracefs probes have to be removed by
 //! name. None of it uses the heap.
+//!
+//! What a program is attached by:
+//!
+//! - `by_section`: what a program's section says; [`Collection::attach`](crate::load::Collection::attach) goes through it
+//! - [`tracepoint`]: tracepoints by tracefs
+//! - [`raw_tracepoint`]: tracepoints with their own arguments
+//! - [`tracing`]: fentry, fexit, fmod_ret, tp_btf and LSM programs, whose target the load fixed; freplace
+//! - [`tracing_multi`]: fentry and its like on many functions
+//! - [`kprobe`]: functions of the kernel, one or many
+//! - [`ksyscall`]: system calls by their own names
+//! - [`uprobe`]: functions of user programs, one or many
+//! - [`usdt`]: static probes of user programs
+//! - [`perf_event`]: counters and clocks of any PMU
+//! - [`iter`]: iterators, and reading them
+//! - [`cgroup`]: cgroups of version 2
+//! - [`socket`]: sockets, sock maps and network namespaces
+//! - [`xdp`]: network interfaces, before the stack
+//! - [`tcx`]: network interfaces, in an order; netkit
+//! - [`netfilter`]: netfilter's hooks
+//! - [`struct_ops`]: tables of programs
+//!
+//! What these stand on:
+//!
+//! - [`symbols`]: where a function of a program or library is in its file
+//! - `functions`: the kernel's functions that fit a pattern
+//! - `glob`: patterns of names
+//! - `multi`: one link from a program to many functions
+//! - `probe`: the PMUs of kprobes and uprobes
+//! - `tracefs`: probes and tracepoints by files
 
 mod by_section;
 pub mod cgroup;
