@@ -48,7 +48,7 @@ passes() {
 fresh() {
     rm -rf "$work/repo" "$work/tools" "$work/target"
     mkdir -p "$work/repo" "$work/tools" "$work/target"
-    for part in .ci bench core std-loader targets tests Cargo.toml Cargo.lock; do
+    for part in .ci bench core std-loader targets tests Cargo.toml Cargo.lock LICENSE-MIT LICENSE-APACHE; do
         cp -rs "$repo/$part" "$work/repo/"
     done
     export CARGO_TARGET_DIR=$work/target
@@ -216,6 +216,54 @@ fails "targets/agent/bpf, an object of another source" make -s -C "$work/repo/ta
 fresh
 cp "$work/repo/std-loader/examples/bpf/agent.bpf.o" "$work/repo/std-loader/examples/bpf/orphan.bpf.o"
 fails "std-loader/examples/bpf, an object without a source" make -s -C "$work/repo/std-loader/examples/bpf" check
+
+# ---- targets/test-packages.sh ----
+check=$work/repo/targets/test-packages.sh
+packages() {
+    fresh
+    # Packs as ever; what is built are stand-ins.
+    tool cargo 'case $1 in
+package) exec '"$(command -v cargo)"' "$@" ;;
+build) mkdir -p "$CARGO_TARGET_DIR/debug" && { echo "#!/bin/bash"; echo "echo attached: on_exec; sleep 0.5; echo 12 sleep"; } >"$CARGO_TARGET_DIR/debug/fresh" && chmod +x "$CARGO_TARGET_DIR/debug/fresh" ;;
+install) while [ "$1" != --root ]; do shift; done && mkdir -p "$2/bin" && { echo "#!/bin/bash"; echo "echo 3704 bytes"; } >"$2/bin/corelo" && chmod +x "$2/bin/corelo" ;;
+esac'
+}
+# damaged FILE SED: a file of the copy that is changed.
+damaged() {
+    sed "$2" "$repo/$1" >"$work/changed" && rm "$work/repo/$1" && cp "$work/changed" "$work/repo/$1"
+}
+packages
+passes "test-packages" "$check"
+broken cargo "test-packages" "$check"
+tool cargo "[ \$1 != build ] || exit 1; exec $(command -v cargo) \"\$@\""
+fails "test-packages, nothing builds" "$check"
+for gone in core/LICENSE-MIT std-loader/README.md targets/agent/bpf/corelo.h; do
+    packages
+    rm "$work/repo/$gone"
+    fails "test-packages, without $gone" "$check"
+done
+for key in keywords categories documentation rust-version homepage all-features targets; do
+    packages
+    damaged core/Cargo.toml "/^$key/d"
+    fails "test-packages, $key is not said" "$check"
+done
+packages
+damaged std-loader/Cargo.toml '/^include/d'
+fails "test-packages, more than it needs" "$check"
+packages
+damaged targets/agent/Cargo.toml 's|, "/bpf/\*.bpf.\[co\]"||'
+fails "test-packages, less than it needs" "$check"
+packages
+damaged std-loader/README.md 's|(OLD-KERNELS.md)|(OLDER-KERNELS.md)|'
+fails "test-packages, a link to nothing" "$check"
+packages
+damaged tests/Cargo.toml '/^publish/d'
+fails "test-packages, a crate that is neither published nor not" "$check"
+for text in 'echo attached: on_exec' 'echo 12 sleep' 'exit 0' 'exit 1'; do
+    packages
+    tool cargo "$(tail -n +2 "$work/tools/cargo" | sed "s/echo attached: on_exec; sleep 0.5; echo 12 sleep/$text/")"
+    fails "test-packages, the example: $text" "$check"
+done
 
 # ---- targets/test-big-endian.sh ----
 check=$work/repo/targets/test-big-endian.sh

@@ -1,0 +1,1 @@
+../../../tests/fixtures/include/corelo.h
