@@ -62,9 +62,9 @@ pub fn budget<'a>(
 ) -> Result<Budget, BudgetError> {
     let prepared = prepare(object, kernel, options, arena).map_err(BudgetError::Prepare)?;
     let kept = arena.used();
-    for (number, function) in prepared.declared().programs() {
+    for (index, function) in prepared.declared().programs() {
         if !split_optional(prepared.section_name(function)).1 {
-            prepared.program(number, &mut arena.scratch()).map_err(BudgetError::Link)?;
+            prepared.program(index, &mut arena.scratch()).map_err(BudgetError::Link)?;
         }
     }
     Ok(Budget::of(&prepared, arena, kept))
@@ -122,11 +122,11 @@ fn total(scratch: &Scratch) -> usize {
 /// What the largest program takes of those that are loaded by default and can be linked.
 fn largest_program(prepared: &Prepared<'_>, arena: &mut Arena<'_>) -> Option<Scratch> {
     let mut largest: Option<Scratch> = None;
-    for (number, function) in prepared.declared().programs() {
+    for (index, function) in prepared.declared().programs() {
         if split_optional(prepared.section_name(function)).1 {
             continue;
         }
-        let Ok(linked) = prepared.program(number, &mut arena.scratch()) else { continue };
+        let Ok(linked) = prepared.program(index, &mut arena.scratch()) else { continue };
         let scratch = scratch_of(&linked);
         if largest.is_none_or(|largest| total(&scratch) > total(&largest)) {
             largest = Some(scratch);

@@ -37,6 +37,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`uapi`] | the numbers of the kernel's interface, for this crate and the loader |
 //! | [`bytes`], [`limits`] | checked reads in either byte order; the numbers that bound all work |
 //! | [`arena`] | the only memory: a bump arena over the caller's bytes, with scratch children |
 //! | [`insn`] | the 8-byte instruction |
@@ -99,3 +100,4 @@ pub mod object;
 pub mod prepare;
 pub mod relo;
 pub mod struct_ops;
+pub mod uapi;

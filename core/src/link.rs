@@ -16,8 +16,8 @@ use crate::insn::{INSN_SIZE, Insn, slot_of};
 use crate::numbers::{to_u32, to_usize};
 use crate::object::elf::{Rel, Symbol};
 use crate::object::{CodeSection, Declared, Function, Object, ObjectError};
+use crate::relo::decision::{Decisions, Verdict};
 use crate::relo::patch::{Patched, patch_insn};
-use crate::relo::resolve::{Decisions, Verdict};
 
 pub use error::{LinkCause, LinkError};
 pub use layout::Placement;
@@ -93,12 +93,12 @@ impl<'l> Code<'l> {
 }
 
 impl<'l> Linker<'l> {
-    /// Links the program that is function `number`; all that is returned lies in `scratch`.
-    pub(crate) fn link<'s>(&self, number: usize, scratch: &mut Arena<'s>) -> Result<LinkedProgram<'s>, LinkError> {
-        let main = self.code(number);
+    /// Links the program that is function `function`; all that is returned lies in `scratch`.
+    pub(crate) fn link<'s>(&self, function: usize, scratch: &mut Arena<'s>) -> Result<LinkedProgram<'s>, LinkError> {
+        let main = self.code(function);
         let arena = main.arena();
         let mut index = PlacementIndex::default();
-        let (placements, has_calls) = self.lay_out(number, &mut index, scratch)?;
+        let (placements, has_calls) = self.lay_out(function, &mut index, scratch)?;
         let insn_count: u32 =
             placements.iter().map(|place| self.code(to_usize(place.function)).function.insn_count()).sum();
         let insns = scratch.take::<Insn>(to_usize(insn_count), Part::Insns).map_err(arena)?;
@@ -117,15 +117,15 @@ impl<'l> Linker<'l> {
         Ok(LinkedProgram { insns, placements, references, func_info, line_info, patched: counts.0, poisoned: counts.1 })
     }
 
-    /// Calls `each` with the number of every map that the program refers to.
+    /// Calls `each` with the index of every map that the program refers to.
     pub(crate) fn maps_of(
         &self,
-        number: usize,
+        function: usize,
         scratch: &mut Arena<'_>,
         mut each: impl FnMut(usize),
     ) -> Result<(), LinkError> {
         let mut used = UsedMaps::default();
-        for place in self.lay_out(number, &mut PlacementIndex::default(), scratch)?.0 {
+        for place in self.lay_out(function, &mut PlacementIndex::default(), scratch)?.0 {
             let code = self.code(to_usize(place.function));
             for rel in code.rels(self) {
                 let insn_idx = code.insn_idx(rel.offset);
@@ -142,10 +142,10 @@ impl<'l> Linker<'l> {
         Ok(())
     }
 
-    fn code(&self, number: usize) -> Code<'l> {
+    fn code(&self, function: usize) -> Code<'l> {
         const NO_FUNCTION: &Function = &Function::NONE;
         const NO_SECTION: &CodeSection = &CodeSection::NONE;
-        let function = self.declared.functions.get(number).unwrap_or(NO_FUNCTION);
+        let function = self.declared.functions.get(function).unwrap_or(NO_FUNCTION);
         let section = self.declared.code.get(function.code()).unwrap_or(NO_SECTION);
         Code { function, section, text: section.text(self.object) }
     }

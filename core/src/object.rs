@@ -1,8 +1,9 @@
 //! What a BPF object declares: programs, maps, global data, externs.
 //!
 //! [`Object`] is a borrowed view of the file. [`Declared`] holds what was found in it, in the caller's arena: the
-//! numbers of functions, maps and externs there are what the rest of the crate speaks of.
+//! indexes of functions, maps and externs there are what the rest of the crate speaks of.
 
+mod datasec;
 pub(crate) mod elf;
 mod error;
 mod externs;
@@ -19,7 +20,7 @@ pub use error::ObjectError;
 pub use externs::{Extern, ExternKind};
 pub(crate) use functions::CodeSection;
 pub use functions::Function;
-pub(crate) use map::{ARENA, ARENA_SECTION};
+pub(crate) use map::ARENA_SECTION;
 pub use map::{DataSection, Map, MapOrigin, Pinning};
 pub(crate) use slots::rels_of;
 pub use slots::{Slot, SlotTarget};

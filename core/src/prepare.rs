@@ -6,6 +6,7 @@
 //! Plan --finish--> Prepared       programs are linked from it one at a time, each in scratch
 //! ```
 
+mod needs;
 mod plan;
 mod prepared;
 mod queries;
@@ -20,6 +21,8 @@ use crate::btf::split::RebaseError;
 use crate::btf::{Btf, BtfError, DEFAULT_LOCAL_STRIDE, DEFAULT_STRIDE};
 use crate::object::{Object, ObjectError};
 
+pub use needs::Needs;
+pub(crate) use needs::is_open;
 pub use plan::Plan;
 pub use prepared::{AttachTarget, ExternMatch, Prepared};
 pub use queries::Question;

@@ -6,7 +6,8 @@
 //! 2. [`compat`] and [`types_match`]: whether a local and a target type go together.
 //! 3. `spec_match`: the access followed through one candidate.
 //! 4. `calc`: the values before and after.
-//! 5. [`resolve`]: all relocations of one local root type, judged over all of its candidates.
+//! 5. `collect`, `judge`, `candidates`: the distinct relocations; each on one candidate; which candidates count, all
+//!    relocations of one local root type taken together. What comes of it is a [`decision`].
 //! 6. [`patch`]: the value put into the instruction, or poison.
 //!
 //! # An access string
@@ -17,14 +18,20 @@
 //! structs and unions of the target, which may nest them differently.
 
 mod calc;
+mod candidates;
+mod collect;
 pub mod compat;
+pub mod decision;
 mod error;
 pub mod explain;
 pub mod format;
+mod judge;
 pub mod patch;
-pub mod resolve;
 pub mod spec;
 mod spec_match;
 pub mod types_match;
 
 pub use error::{CompareError, SpecError, TargetFault};
+
+pub(crate) use candidates::choose;
+pub(crate) use collect::OpenDecisions;

@@ -153,8 +153,8 @@ impl<'t> Tables<'t> {
     fn program(&self, rel: Rel) -> Result<usize, StructOpsError> {
         let symbol = self.object.elf().symbol(rel.symbol)?;
         let function = symbol.section.and_then(|section| self.declared.function_of(section, symbol.value));
-        let is_ours = |&number: &usize| {
-            let function = self.declared.functions().get(number);
+        let is_ours = |&index: &usize| {
+            let function = self.declared.functions().get(index);
             function.is_some_and(|function| {
                 let section = self.object.section_name(self.declared.section_of(function));
                 let section = section.strip_prefix(b"?").unwrap_or(section);
@@ -187,25 +187,25 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// The member of the kernel's struct that has this name, and its number.
+    /// The member of the kernel's struct that has this name, and its index.
     fn counterpart(&self, target: &Type<'_>, name: &[u8]) -> Option<(u32, Member)> {
         (0u32..).zip(target.members()).find(|(_, other)| self.kernel.string_is(other.name_off, name))
     }
 
     /// The kind that a member and its counterpart must have in common.
-    fn kind_of_both(&self, number: u32, member: &Member, other: &Member) -> Result<Kind, StructOpsError> {
+    fn kind_of_both(&self, index: u32, member: &Member, other: &Member) -> Result<Kind, StructOpsError> {
         if member.bitfield_size != 0 || other.bitfield_size != 0 {
-            return Err(StructOpsError::Bitfield { member: number });
+            return Err(StructOpsError::Bitfield { member: index });
         }
         let kind = self.local.skip_modifiers(member.type_id)?.kind();
         if kind == self.kernel.skip_modifiers(other.type_id)?.kind() {
             Ok(kind)
         } else {
-            Err(StructOpsError::OtherKind { member: number })
+            Err(StructOpsError::OtherKind { member: index })
         }
     }
 
-    /// Calls `each` with the number of every member of the kernel's struct that the table sets, where it is in that
+    /// Calls `each` with the index of every member of the kernel's struct that the table sets, where it is in that
     /// struct, and what goes there.
     fn walk(
         &self,
@@ -218,7 +218,7 @@ impl<'t> Tables<'t> {
         let local = self.local.get(map.definition())?;
         let target = self.kernel.get(ops.type_id)?;
         self.check_pointers(map, &local, rels)?;
-        for (number, member) in (0u32..).zip(local.members()) {
+        for (index, member) in (0u32..).zip(local.members()) {
             let byte_offset = member.bit_offset / 8;
             let local_size = self.local.byte_size(member.type_id)?;
             let start = to_usize(byte_offset);
@@ -228,19 +228,19 @@ impl<'t> Tables<'t> {
             let name = self.local.string(member.name_off)?;
             let Some((target_number, other)) = self.counterpart(&target, name) else {
                 if program.is_some() || bytes.iter().any(|&byte| byte != 0) {
-                    return Err(StructOpsError::NoMember { member: number });
+                    return Err(StructOpsError::NoMember { member: index });
                 }
                 continue;
             };
-            let content = if self.kind_of_both(number, &member, &other)? == Kind::Ptr {
+            let content = if self.kind_of_both(index, &member, &other)? == Kind::Ptr {
                 if program.is_some() && !points_to_function(self.kernel, other.type_id)? {
-                    return Err(StructOpsError::OtherKind { member: number });
+                    return Err(StructOpsError::OtherKind { member: index });
                 }
                 program.map_or(Content::None, Content::Program)
             } else {
                 let target_size = self.kernel.byte_size(other.type_id)?;
                 if local_size != target_size {
-                    return Err(StructOpsError::OtherSize { member: number, local_size, target_size });
+                    return Err(StructOpsError::OtherSize { member: index, local_size, target_size });
                 }
                 Content::Bytes(bytes)
             };
@@ -249,7 +249,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Writes the table into `value`, which starts as zeros; calls `program` with the place in `value` and the number
+    /// Writes the table into `value`, which starts as zeros; calls `program` with the place in `value` and the index
     /// of the function of each member that is a program.
     pub(crate) fn write(
         &self,
@@ -274,20 +274,20 @@ impl<'t> Tables<'t> {
         })
     }
 
-    /// Checks a table; calls `each` with every program in it and the number of the kernel's member that it is for.
+    /// Checks a table; calls `each` with every program in it and the index of the kernel's member that it is for.
     pub(crate) fn programs(
         &self,
         map: &Map,
         ops: &StructOps,
         mut each: impl FnMut(usize, u32) -> Result<(), StructOpsError>,
     ) -> Result<(), StructOpsError> {
-        self.walk(map, ops, |number, _, content| match content {
-            Content::Program(function) => each(function, number),
+        self.walk(map, ops, |index, _, content| match content {
+            Content::Program(function) => each(function, index),
             Content::Bytes(_) | Content::None => Ok(()),
         })
     }
 
-    /// The kernel's struct and the number of the member that a program implements in those tables that `counts` says;
+    /// The kernel's struct and the index of the member that a program implements in those tables that `counts` says;
     /// `None` where none of them has it.
     pub(crate) fn member_of(
         &self,
@@ -309,13 +309,13 @@ impl<'t> Tables<'t> {
                 }
                 let holds =
                     |map: &Map| is_table(&map) && map.section() == first.section() && range(map).contains(&rel.offset);
-                let Some(number) = maps.iter().position(holds) else { continue };
-                let Some(map) = maps.get(number) else { continue };
-                if !counts(number) {
+                let Some(index) = maps.iter().position(holds) else { continue };
+                let Some(map) = maps.get(index) else { continue };
+                if !counts(index) {
                     continue;
                 }
                 self.program(rel)?;
-                let ops = describe(number)?;
+                let ops = describe(index)?;
                 let Some(member) = self.member_at(map, &ops, rel)? else { continue };
                 if found.is_some_and(|before| before != (ops.type_id, member)) {
                     return Err(StructOpsError::TwoMembers { function });
@@ -326,20 +326,20 @@ impl<'t> Tables<'t> {
         Ok(found)
     }
 
-    /// The number of the kernel's member that the pointer of a relocation goes to; `None` where the kernel has none of
+    /// The index of the kernel's member that the pointer of a relocation goes to; `None` where the kernel has none of
     /// the name, or no member of the table is there.
     fn member_at(&self, map: &Map, ops: &StructOps, rel: Rel) -> Result<Option<u32>, StructOpsError> {
         let local = self.local.get(map.definition())?;
         let target = self.kernel.get(ops.type_id)?;
         let place = rel.offset.saturating_sub(map.section_offset());
-        for (number, member) in (0u32..).zip(local.members()) {
+        for (index, member) in (0u32..).zip(local.members()) {
             if u64::from(member.bit_offset / 8) != place {
                 continue;
             }
             let Some((target_number, other)) = self.counterpart(&target, self.local.string(member.name_off)?) else {
                 continue;
             };
-            if self.kind_of_both(number, &member, &other)? == Kind::Ptr {
+            if self.kind_of_both(index, &member, &other)? == Kind::Ptr {
                 return Ok(Some(target_number));
             }
         }
@@ -358,7 +358,7 @@ fn range(map: &Map) -> core::ops::Range<u64> {
     map.section_offset()..map.section_offset().saturating_add(u64::from(map.value_size))
 }
 
-/// The number of the function that a relocation leads to.
+/// The index of the function that a relocation leads to.
 fn target_of(object: &Object<'_>, declared: &Declared<'_>, rel: Rel) -> Result<Option<usize>, StructOpsError> {
     let symbol = object.elf().symbol(rel.symbol)?;
     Ok(symbol.section.and_then(|section| declared.function_of(section, symbol.value)))

@@ -39,9 +39,10 @@ use std::sync::Mutex;
 use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::sanitize::KernelBtfFeatures;
 use corelo_core::bytes::Endian;
-use corelo_core::object::section_name::{ProgType, ProgramKind, parse, parse_older, split_optional};
+use corelo_core::object::section_name::{ProgramKind, parse, parse_older, split_optional};
 use corelo_core::object::{Function, Map, MapOrigin};
 use corelo_core::prepare::Prepared;
+use corelo_core::uapi::ProgType;
 
 use crate::attach;
 use crate::kernel::{Feature, Features};

@@ -8,13 +8,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
+use corelo_core::uapi::map_type;
 use corelo_loader::attach::Link;
 use corelo_loader::attach::symbols::{self, SymbolError};
 use corelo_loader::attach::uprobe::{Uprobe, attach};
 use corelo_loader::kernel::kallsyms::{self, Address, Found, KallsymsError};
 use corelo_loader::kernel::kconfig::{self, ConfigFile, KconfigError, KconfigType, Wanted};
 use corelo_loader::kernel::{Feature, Features, KernelVersion, Support};
-use corelo_loader::objects::{self, Map, MapFd, MapSpec, Memlock, ProgramSpec, load_program, map_type};
+use corelo_loader::objects::{self, Map, MapFd, MapSpec, Memlock, ProgramSpec, load_program};
 use corelo_tests::kernel::{self, has, not_here, skip};
 
 /// An array of one u64.

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use corelo_core::uapi::{AttachType, BPF_F_MMAPABLE, map_type};
 use corelo_loader::attach::{self, LinkError};
 use corelo_loader::events::{PerfBuffer, PerfRecord, RingBuffer, RingError, RingSet};
 use corelo_loader::kernel::{self, KernelBtf, KernelBtfError, KernelVersion, Source};
 use corelo_loader::objects::pin::{self, PinError, Property};
 use corelo_loader::objects::{
-    self, GrowingLog, Map, MapFd, MapSpec, Memlock, PerCpuMap, ProgramSpec, TestRun, load_program, map_type,
+    self, GrowingLog, Map, MapFd, MapSpec, Memlock, PerCpuMap, ProgramSpec, TestRun, load_program,
 };
 use corelo_loader::sys::{Errno, page_size};
 use corelo_tests::kernel::bpf::Mounted;
@@ -183,7 +184,7 @@ fn arrays_are_mapped_and_frozen() {
         key_size: 4,
         value_size: 100,
         max_entries: 1,
-        map_flags: objects::BPF_F_MMAPABLE,
+        map_flags: BPF_F_MMAPABLE,
         ..MapSpec::default()
     };
     let fd = objects::create_map(&spec, Memlock::RaiseIfRefused).unwrap();
@@ -414,11 +415,8 @@ fn a_syscall_program_writes_to_its_context() {
 #[test]
 fn an_xdp_program_gets_its_packet_back() {
     let Some(_kernel) = kernel_with(&[Feature::XdpLinks]) else { return };
-    let spec = ProgramSpec {
-        expected_attach_type: objects::attach_type::XDP,
-        attach_type_optional: true,
-        ..ProgramSpec::new(XDP)
-    };
+    let spec =
+        ProgramSpec { expected_attach_type: AttachType::XDP.0, attach_type_optional: true, ..ProgramSpec::new(XDP) };
     let program = load_program(&spec, &[mov(0, 2), exit()].concat(), &mut &mut [][..]).unwrap();
     let packet: Vec<u8> = (0..64).collect();
     let mut out = [0; 128];
@@ -788,11 +786,11 @@ fn kprobes_attach_or_say_why_not() {
 fn tcx_in_order() {
     let Some(_kernel) = kernel_with(&[Feature::Tcx]) else { return };
     // BPF_PROG_TYPE_SCHED_CLS, "next" (-1).
-    let spec = ProgramSpec { expected_attach_type: objects::attach_type::TCX_INGRESS, ..ProgramSpec::new(3) };
+    let spec = ProgramSpec { expected_attach_type: AttachType::TCX_INGRESS.0, ..ProgramSpec::new(3) };
     let program = load_program(&spec, &[mov(0, -1), exit()].concat(), &mut &mut [][..]).unwrap();
     let other = load_program(&spec, &[mov(0, -1), exit()].concat(), &mut &mut [][..]).unwrap();
     let index = attach::interface_index("lo").unwrap();
-    let ingress = objects::attach_type::TCX_INGRESS;
+    let ingress = AttachType::TCX_INGRESS.0;
     let first = attach::tcx::attach(program.as_fd(), index, ingress, attach::tcx::Order::Append).unwrap();
     let before = attach::tcx::Order::Before(program.as_fd());
     let second = attach::tcx::attach(other.as_fd(), index, ingress, before).unwrap();
@@ -833,7 +831,7 @@ fn tp_btf() {
     let Some(_kernel) = kernel_with(&[Feature::TpBtf]) else { return };
     let id = btf_id(8, "btf_trace_sched_process_exec");
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
-    let attach_type = objects::attach_type::TRACE_RAW_TP;
+    let attach_type = AttachType::TRACE_RAW_TP.0;
     let program = load_tracing(attach_type, id, &counter(&map));
     // Told since Linux 6.0.
     let told = if KernelVersion::running() >= KernelVersion::new(6, 0, 0) { id } else { 0 };
@@ -877,7 +875,7 @@ fn iterators_are_read() {
         exit(),
     ]
     .concat();
-    let program = load_tracing(objects::attach_type::TRACE_ITER, id, &insns);
+    let program = load_tracing(AttachType::TRACE_ITER.0, id, &insns);
     let link = attach::iter::attach_map(program.as_fd(), map.as_fd()).unwrap();
     for _ in 0..2 {
         let reader = attach::iter::Reader::new(&link).unwrap();

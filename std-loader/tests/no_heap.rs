@@ -16,13 +16,14 @@ use std::time::Duration;
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, prepare};
+use corelo_core::uapi::map_type;
 use corelo_loader::attach::{self, LinkError, UsdtError, symbols};
 use corelo_loader::events::{PerfBuffer, RingBuffer, RingSet};
 use corelo_loader::kernel::kallsyms::{self, Found};
 use corelo_loader::kernel::kconfig::{self, KconfigType, Wanted};
 use corelo_loader::kernel::{Cpus, Features, KernelBtf, KernelVersion};
 use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::objects::{self, GrowingLog, Map, MapSpec, Memlock, ProgramSpec, TestRun, map_type, pin};
+use corelo_loader::objects::{self, GrowingLog, Map, MapSpec, Memlock, ProgramSpec, TestRun, pin};
 use corelo_tests::kernel::{self, Feature, has};
 
 thread_local! {

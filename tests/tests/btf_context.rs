@@ -3,7 +3,7 @@
 use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::context::{struct_name, with_contexts};
 use corelo_core::btf::{Btf, Kind, Types, raw};
-use corelo_core::object::section_name::ProgType;
+use corelo_core::uapi::ProgType;
 use corelo_tests::elf_reader::section_data;
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::fixture;

@@ -10,7 +10,7 @@ use corelo_core::btf::{Btf, BtfError, TypeId, Types};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, PrepareError, prepare};
 use corelo_core::relo::SpecError;
-use corelo_core::relo::resolve::Verdict;
+use corelo_core::relo::decision::Verdict;
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding, KindLayout, Member};
 use corelo_tests::elf_builder::Bind;
 use corelo_tests::elf_reader::section_data;

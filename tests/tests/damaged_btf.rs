@@ -7,7 +7,7 @@ use corelo_core::btf::{Btf, Kind, TypeId};
 use corelo_core::min_btf::{SliceSource, StreamError, minimal, stream};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, PrepareError, Prepared};
-use corelo_core::relo::resolve::Verdict;
+use corelo_core::relo::decision::Verdict;
 use corelo_loader::kernel::KernelBtfError;
 use corelo_loader::prepare::{Access, Kernel, KernelError, KernelOptions};
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding, KindLayout, Member};

@@ -8,7 +8,7 @@ use corelo_core::min_btf::{MinimalError, SliceSource, StreamError, minimal, stre
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, prepare};
 use corelo_core::relo::TargetFault;
-use corelo_core::relo::resolve::Verdict;
+use corelo_core::relo::decision::Verdict;
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding, Member};
 use corelo_tests::elf_builder::{ElfBuilder, Section, SymType, Symbol};
 use corelo_tests::endian::Endian;

@@ -35,7 +35,7 @@ fn references(file: &[u8]) -> Vec<(String, Place)> {
             let reference = linked.references[0];
             let name = match reference.kind() {
                 ReferenceKind::Map | ReferenceKind::MapValue => {
-                    prepared.map_name(&prepared.maps()[reference.number()]).to_vec()
+                    prepared.map_name(&prepared.maps()[reference.index()]).to_vec()
                 }
                 kind => panic!("{kind:?}"),
             };

@@ -31,7 +31,7 @@ fn normal(linked: &LinkedProgram<'_>, prepared: &Prepared<'_>, bytes: &[u8], end
             ReferenceKind::Map | ReferenceKind::MapValue => insns[at].imm = 0,
             ReferenceKind::ExternCall => insns[at] = Insn { off: 0, src: 0, imm: 0, ..insns[at] },
             ReferenceKind::ExternLoad => {
-                assert_ne!(prepared.declared().externs()[reference.number()].kind(), ExternKind::Kconfig);
+                assert_ne!(prepared.declared().externs()[reference.index()].kind(), ExternKind::Kconfig);
                 insns[at].imm = 0;
                 insns[at].src = 0;
                 insns[at + 1].imm = 0;

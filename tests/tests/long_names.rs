@@ -7,7 +7,7 @@ use corelo_core::min_btf::{SliceSource, minimal, stream};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, Prepared, prepare};
 use corelo_core::relo::SpecError;
-use corelo_core::relo::resolve::Verdict;
+use corelo_core::relo::decision::Verdict;
 use corelo_tests::btf_builder::{IntEncoding, Member};
 use corelo_tests::endian::Endian;
 use corelo_tests::insn::Insn;

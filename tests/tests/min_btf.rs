@@ -7,7 +7,7 @@ use corelo_core::btf::Btf;
 use corelo_core::min_btf::{MAX_PASSES, Minimal, Source, minimal, stream};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, Prepared, Relocation, RelocationError, prepare};
-use corelo_core::relo::resolve::Verdict;
+use corelo_core::relo::decision::Verdict;
 use corelo_tests::corpus::corpus;
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::{fixture, fixtures};

@@ -20,7 +20,7 @@ use corelo_core::btf::Btf;
 use corelo_core::min_btf::{MIN_WINDOW, SliceSource, StreamError, minimal, stream};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, Prepared, RelocationError};
-use corelo_core::relo::resolve::Verdict;
+use corelo_core::relo::decision::Verdict;
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding};
 use corelo_tests::endian::Endian;
 use corelo_tests::insn::Insn;

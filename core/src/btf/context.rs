@@ -12,12 +12,11 @@ use crate::arena::{Arena, Part};
 use crate::bytes::u32_bytes;
 use crate::limits::MAX_CHAIN;
 use crate::numbers::{to_u32, to_usize};
-use crate::object::section_name::ProgType;
+use crate::uapi::{ProgType, linkage};
 
 const TAG: &[u8] = b"arg:ctx";
 /// The typedef that stands for the registers of a kprobe.
 const USER_REGS: &[u8] = b"bpf_user_pt_regs_t";
-const GLOBAL: u32 = 1;
 /// Bytes of a parameter; of a declaration tag.
 const PARAM: usize = 8;
 const DECL_TAG: usize = FIXED + 4;
@@ -167,7 +166,7 @@ impl<'w> Work<'w, '_> {
     /// Calls `each` with the tag and the number of every parameter of the function that is to have another type.
     fn each(&self, func: TypeId, mut each: impl FnMut(TypeId, u32) -> Result<(), BtfError>) -> Result<(), BtfError> {
         let Ok(ty) = self.types.get(func) else { return Ok(()) };
-        if ty.kind() != Kind::Func || ty.linkage() != GLOBAL {
+        if ty.kind() != Kind::Func || ty.linkage() != linkage::GLOBAL {
             return Ok(());
         }
         let proto = self.types.get(ty.type_id())?;
@@ -179,11 +178,11 @@ impl<'w> Work<'w, '_> {
             if tag.kind() != Kind::DeclTag || tag.type_id() != func || !self.types.string_is(tag.name_off(), TAG) {
                 continue;
             }
-            let number = tag.component_idx();
-            let param = u32::try_from(number).ok().and_then(|number| Some((number, proto.param(number)?)));
-            let Some((number, param)) = param else { continue };
+            let index = tag.component_idx();
+            let param = u32::try_from(index).ok().and_then(|index| Some((index, proto.param(index)?)));
+            let Some((index, param)) = param else { continue };
             if self.is_other_type(param.type_id)? {
-                each(tag.id(), number)?;
+                each(tag.id(), index)?;
             }
         }
         Ok(())
@@ -255,10 +254,10 @@ impl<'w> Work<'w, '_> {
         let ty = self.kernel_type(func)?;
         let proto = self.kernel_type(ty.type_id())?;
         out.words(&[proto.name_off(), proto.info().0, proto.size_or_type()]);
-        for (number, param) in proto.params().enumerate() {
+        for (index, param) in proto.params().enumerate() {
             let mut type_id = param.type_id.0;
             self.each(func, |_, context| {
-                if to_usize(context) == number {
+                if to_usize(context) == index {
                     type_id = pointer;
                 }
                 Ok(())
@@ -267,10 +266,10 @@ impl<'w> Work<'w, '_> {
         }
         let func_id = proto_id.saturating_add(1);
         out.words(&[ty.name_off(), ty.info().0, proto_id]);
-        self.each(func, |tag, number| {
+        self.each(func, |tag, index| {
             let tag = self.kernel_type(tag)?;
             if tag.kind() == Kind::DeclTag {
-                out.words(&[tag.name_off(), tag.info().0, func_id, number]);
+                out.words(&[tag.name_off(), tag.info().0, func_id, index]);
             }
             Ok(())
         })?;

@@ -261,21 +261,21 @@ pub struct SectionRecords<'obj> {
 impl<'obj> SectionRecords<'obj> {
     /// The bytes of one record.
     #[must_use]
-    pub fn record(&self, number: u32) -> Option<Bytes<'obj>> {
-        if number >= self.count {
+    pub fn record(&self, index: u32) -> Option<Bytes<'obj>> {
+        if index >= self.count {
             return None;
         }
         let size = usize::try_from(self.record_size).ok()?;
-        self.records.slice(usize::try_from(number).ok()?.checked_mul(size)?, size)
+        self.records.slice(usize::try_from(index).ok()?.checked_mul(size)?, size)
     }
 
     /// The byte offset of the instruction that a record is about: the first field of all three kinds.
     #[must_use]
-    pub fn insn_off(&self, number: u32) -> Option<u32> {
-        self.record(number)?.u32(0)
+    pub fn insn_off(&self, index: u32) -> Option<u32> {
+        self.record(index)?.u32(0)
     }
 
-    /// The numbers of the first record at or after `start` and of the first one at or after `end`, both in bytes. Of use
+    /// The indexes of the first record at or after `start` and of the first one at or after `end`, both in bytes. Of use
     /// only where the records [are in order](Self::is_sorted), as compilers write them.
     #[must_use]
     pub fn range(&self, start: u32, end: u32) -> core::ops::Range<u32> {
@@ -298,13 +298,13 @@ impl<'obj> SectionRecords<'obj> {
     /// Whether the records are in the order of their instructions.
     #[must_use]
     pub fn is_sorted(&self) -> bool {
-        (0..self.count).map(|number| self.insn_off(number)).is_sorted()
+        (0..self.count).map(|index| self.insn_off(index)).is_sorted()
     }
 
     /// One record as a CO-RE relocation.
     #[must_use]
-    pub fn core_relo(&self, number: u32) -> Option<CoreRelo> {
-        let record = self.record(number)?;
+    pub fn core_relo(&self, index: u32) -> Option<CoreRelo> {
+        let record = self.record(index)?;
         Some(CoreRelo {
             insn_off: record.u32(0)?,
             type_id: TypeId(record.u32(4)?),

@@ -29,6 +29,7 @@ use super::{Btf, BtfError, FIXED, Info, Kind, Type, TypeId, Types};
 use crate::arena::{Arena, ArenaFull, Part};
 use crate::bytes::{Bytes, Endian, u16_bytes, u32_bytes};
 use crate::numbers::{to_u32, to_usize};
+use crate::uapi::linkage;
 
 /// What BTF a kernel takes: a set of the constants, joined by [`with`](Self::with).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,9 +178,6 @@ const PLACEHOLDER_NAME: &[u8] = b"enum64_placeholder\0";
 /// Bytes of each type that is added: an INT or a VAR.
 const ADDED: usize = FIXED + 4;
 pub(super) const HEADER: u32 = 24;
-const STATIC: u32 = 0;
-const GLOBAL: u32 = 1;
-const EXTERN: u32 = 2;
 /// Bytes of a variable's entry in a DATASEC, and of a member and an enumerator of 64 bits.
 const ITEM: usize = 12;
 /// Bytes of a parameter, and of an enumerator.
@@ -278,7 +276,7 @@ impl Additions {
                     }
                 }
                 Kind::Enum64 => has_enum64 = true,
-                Kind::Func => has_extern_functions |= ty.linkage() == EXTERN,
+                Kind::Func => has_extern_functions |= ty.linkage() == linkage::EXTERN,
                 Kind::FuncProto => has_nameless_params |= ty.params().any(|param| param.name_off == 0),
                 _ => {}
             }
@@ -343,7 +341,7 @@ impl Additions {
         if self.dummy.is_some() {
             let name = self.dummy_name;
             if features.has(KernelBtfFeatures::DATASEC) {
-                out.words(&[name, Info::new(Kind::Var, 0, false).0, self.int.unwrap_or(0), GLOBAL]);
+                out.words(&[name, Info::new(Kind::Var, 0, false).0, self.int.unwrap_or(0), linkage::GLOBAL]);
             } else {
                 out.words(&[name, int_info, 1, 8]);
             }
@@ -492,12 +490,12 @@ impl<L: ObjectLayout> Work<'_, '_, L> {
                 KSYMS => self.fix_ksyms(edit, at, ty),
                 name => self.fix_section(edit, at, ty, name),
             },
-            Kind::Func if ty.linkage() == GLOBAL && self.layout.is_hidden_function(self.types.name(ty)?) => {
-                edit.put(at, INFO, Info::new(Kind::Func, STATIC, false).0);
+            Kind::Func if ty.linkage() == linkage::GLOBAL && self.layout.is_hidden_function(self.types.name(ty)?) => {
+                edit.put(at, INFO, Info::new(Kind::Func, linkage::STATIC, false).0);
                 Ok(())
             }
-            Kind::Func if ty.linkage() == EXTERN => {
-                edit.put(at, INFO, Info::new(Kind::Func, GLOBAL, false).0);
+            Kind::Func if ty.linkage() == linkage::EXTERN => {
+                edit.put(at, INFO, Info::new(Kind::Func, linkage::GLOBAL, false).0);
                 self.name_params(edit, ty.type_id())
             }
             _ => Ok(()),
@@ -516,7 +514,7 @@ impl<L: ObjectLayout> Work<'_, '_, L> {
             if variable.kind() != Kind::Var {
                 return Err(SanitizeError::NotVariable { section: ty.id(), found: variable.id() });
             }
-            if !is_kconfig && matches!(variable.linkage(), STATIC | EXTERN) {
+            if !is_kconfig && matches!(variable.linkage(), linkage::STATIC | linkage::EXTERN) {
                 continue;
             }
             let missing = SanitizeError::NoSymbol { section: ty.id(), variable: variable.id() };
@@ -526,9 +524,9 @@ impl<L: ObjectLayout> Work<'_, '_, L> {
             }
             let variable_at = self.types.place(variable.id())?;
             if is_kconfig {
-                edit.put(variable_at, LINKAGE, GLOBAL);
+                edit.put(variable_at, LINKAGE, linkage::GLOBAL);
             } else if placed.is_hidden {
-                edit.put(variable_at, LINKAGE, STATIC);
+                edit.put(variable_at, LINKAGE, linkage::STATIC);
             }
         }
         edit.sort_variables(at, to_usize(ty.vlen()));
@@ -537,18 +535,18 @@ impl<L: ObjectLayout> Work<'_, '_, L> {
 
     fn fix_ksyms(&self, edit: &mut Edit<'_>, at: usize, ty: &Type<'_>) -> Result<(), SanitizeError> {
         edit.put(at, SIZE, ty.vlen().saturating_mul(4));
-        for ((number, entry), listed) in (0u32..).zip(items(at, ITEM)).zip(ty.section_vars()) {
+        for ((index, entry), listed) in (0u32..).zip(items(at, ITEM)).zip(ty.section_vars()) {
             let symbol = self.types.get(listed.type_id)?;
             match (symbol.kind(), self.additions.dummy) {
                 (Kind::Func, Some(dummy)) => edit.put(entry, FIRST, dummy),
                 (Kind::Var, _) => {
                     let symbol_at = self.types.place(symbol.id())?;
                     edit.put(symbol_at, TYPE, self.additions.int.unwrap_or(0));
-                    edit.put(symbol_at, LINKAGE, GLOBAL);
+                    edit.put(symbol_at, LINKAGE, linkage::GLOBAL);
                 }
                 _ => return Err(SanitizeError::NotVariable { section: ty.id(), found: symbol.id() }),
             }
-            edit.put(entry, SECOND, number.saturating_mul(4));
+            edit.put(entry, SECOND, index.saturating_mul(4));
             edit.put(entry, THIRD, 4);
         }
         Ok(())
@@ -586,7 +584,7 @@ impl<L: ObjectLayout> Work<'_, '_, L> {
                 }
             }
             Kind::Func if lacks(F::FUNC) => edit.put(at, INFO, Info::new(Kind::Typedef, 0, false).0),
-            Kind::Func if lacks(F::GLOBAL_FUNC) => edit.put(at, INFO, Info::new(Kind::Func, STATIC, false).0),
+            Kind::Func if lacks(F::GLOBAL_FUNC) => edit.put(at, INFO, Info::new(Kind::Func, linkage::STATIC, false).0),
             Kind::Float if lacks(F::FLOAT) => {
                 // `float` is no name for a struct.
                 edit.put(at, NAME, 0);

@@ -123,14 +123,14 @@ impl<'btf> Type<'btf> {
         Some(Array { element: TypeId(element), index: TypeId(index), len })
     }
 
-    /// The member with this number of a struct or union.
+    /// The member with this index of a struct or union.
     #[inline]
     #[must_use]
-    pub fn member(&self, number: u32) -> Option<Member> {
+    pub fn member(&self, index: u32) -> Option<Member> {
         if !self.kind().is_composite() {
             return None;
         }
-        let [name_off, type_id, offset] = self.item(number)?;
+        let [name_off, type_id, offset] = self.item(index)?;
         // With kind_flag the top 8 bits are the bitfield's size (UAPI: BTF_MEMBER_BITFIELD_SIZE).
         let (bit_offset, bitfield_size) =
             if self.kind_flag() { (offset & 0x00ff_ffff, low_u8(offset >> 24)) } else { (offset, 0) };
@@ -140,27 +140,27 @@ impl<'btf> Type<'btf> {
     /// The members of a struct or union, in order.
     pub fn members(&self) -> impl Iterator<Item = Member> + use<'btf> {
         let view = *self;
-        (0..view.vlen()).map_while(move |number| view.member(number))
+        (0..view.vlen()).map_while(move |index| view.member(index))
     }
 
     /// The enumerator with this number.
     ///
     /// A signed 32-bit value (`kind_flag`) is sign-extended, an unsigned one is not.
     #[must_use]
-    pub fn enumerator(&self, number: u32) -> Option<Enumerator> {
-        if number >= self.vlen() {
+    pub fn enumerator(&self, index: u32) -> Option<Enumerator> {
+        if index >= self.vlen() {
             return None;
         }
         match self.kind() {
             Kind::Enum => {
-                let at = usize::try_from(number).ok()?.checked_mul(8)?;
+                let at = usize::try_from(index).ok()?.checked_mul(8)?;
                 let value = self.tail.u32(at.checked_add(4)?)?;
                 let value =
                     if self.kind_flag() { i64::from(value.cast_signed()).cast_unsigned() } else { u64::from(value) };
                 Some(Enumerator { name_off: self.tail.u32(at)?, value })
             }
             Kind::Enum64 => {
-                let [name_off, low, high] = self.item(number)?;
+                let [name_off, low, high] = self.item(index)?;
                 Some(Enumerator { name_off, value: u64::from(low) | (u64::from(high) << 32) })
             }
             _ => None,
@@ -170,39 +170,39 @@ impl<'btf> Type<'btf> {
     /// The enumerators, in order.
     pub fn enumerators(&self) -> impl Iterator<Item = Enumerator> + use<'btf> {
         let view = *self;
-        (0..view.vlen()).map_while(move |number| view.enumerator(number))
+        (0..view.vlen()).map_while(move |index| view.enumerator(index))
     }
 
-    /// The parameter with this number of a prototype.
+    /// The parameter with this index of a prototype.
     #[must_use]
-    pub fn param(&self, number: u32) -> Option<Param> {
-        if self.kind() != Kind::FuncProto || number >= self.vlen() {
+    pub fn param(&self, index: u32) -> Option<Param> {
+        if self.kind() != Kind::FuncProto || index >= self.vlen() {
             return None;
         }
-        let at = usize::try_from(number).ok()?.checked_mul(8)?;
+        let at = usize::try_from(index).ok()?.checked_mul(8)?;
         Some(Param { name_off: self.tail.u32(at)?, type_id: TypeId(self.tail.u32(at.checked_add(4)?)?) })
     }
 
     /// The parameters of a prototype, in order.
     pub fn params(&self) -> impl Iterator<Item = Param> + use<'btf> {
         let view = *self;
-        (0..view.vlen()).map_while(move |number| view.param(number))
+        (0..view.vlen()).map_while(move |index| view.param(index))
     }
 
-    /// The variable with this number of a section.
+    /// The variable with this index of a section.
     #[must_use]
-    pub fn section_var(&self, number: u32) -> Option<SectionVar> {
+    pub fn section_var(&self, index: u32) -> Option<SectionVar> {
         if self.kind() != Kind::Datasec {
             return None;
         }
-        let [type_id, byte_offset, byte_size] = self.item(number)?;
+        let [type_id, byte_offset, byte_size] = self.item(index)?;
         Some(SectionVar { type_id: TypeId(type_id), byte_offset, byte_size })
     }
 
     /// The variables of a section, in order.
     pub fn section_vars(&self) -> impl Iterator<Item = SectionVar> + use<'btf> {
         let view = *self;
-        (0..view.vlen()).map_while(move |number| view.section_var(number))
+        (0..view.vlen()).map_while(move |index| view.section_var(index))
     }
 
     /// The linkage of a variable (its own word) or a function (its vlen): 0 static, 1 global, 2 extern.
@@ -211,18 +211,18 @@ impl<'btf> Type<'btf> {
         if self.kind() == Kind::Func { self.vlen() } else { self.tail.u32(0).unwrap_or(0) }
     }
 
-    /// The component that a declaration tag is on: a member's or parameter's number, -1 for the whole.
+    /// The component that a declaration tag is on: a member's or parameter's index, -1 for the whole.
     #[must_use]
     pub fn component_idx(&self) -> i32 {
         self.tail.i32(0).unwrap_or(-1)
     }
 
     #[inline]
-    fn item(&self, number: u32) -> Option<[u32; 3]> {
-        if number >= self.vlen() {
+    fn item(&self, index: u32) -> Option<[u32; 3]> {
+        if index >= self.vlen() {
             return None;
         }
-        self.tail.u32x3(usize::try_from(number).ok()?.checked_mul(12)?)
+        self.tail.u32x3(usize::try_from(index).ok()?.checked_mul(12)?)
     }
 }
 

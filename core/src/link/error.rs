@@ -5,8 +5,8 @@ use core::fmt;
 use crate::arena::ArenaFull;
 use crate::limits::{MAX_PROGRAM_INSNS, MAX_SUBPROGRAMS, MAX_USED_MAPS};
 use crate::object::ObjectError;
+use crate::relo::decision::Verdict;
 use crate::relo::patch::PatchError;
-use crate::relo::resolve::Verdict;
 
 /// Why a program cannot be linked. Instructions are numbered within the function that they were compiled in, which is
 /// named by its symbol.

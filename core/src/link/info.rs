@@ -29,8 +29,8 @@ impl<'l> Linker<'l> {
         let mut copies = bytes.chunks_exact_mut(record_size.max(1));
         for place in placements {
             let code = self.code(to_usize(place.function));
-            for (number, records) in records_of(&code) {
-                let Some(record) = records.record(number) else { continue };
+            for (record_idx, records) in records_of(&code) {
+                let Some(record) = records.record(record_idx) else { continue };
                 let Some(copy) = copies.next() else { break };
                 copy.copy_from_slice(record.data());
                 let insn_idx = code.insn_idx(u64::from(record.u32(0).unwrap_or(0)));

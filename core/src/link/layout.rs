@@ -15,7 +15,7 @@ use super::{Code, LinkCause, LinkError, Linker};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Placement {
-    /// The number of the function.
+    /// The index of the function.
     pub function: u32,
     /// The slot at which it starts.
     pub insn_start: u32,
@@ -23,7 +23,7 @@ pub struct Placement {
     resume: u32,
 }
 
-/// Which placement a function has: places in the list by a hash of the function's number, one after the other where
+/// Which placement a function has: slots of the list by a hash of the function's index, one after the other where
 /// several have the same. At most half full.
 pub(super) struct PlacementIndex([u8; 2 * MAX_SUBPROGRAMS]);
 
@@ -34,7 +34,7 @@ impl Default for PlacementIndex {
 }
 
 impl PlacementIndex {
-    /// The number of the function's placement, or the place for it. The program itself, of number 0, is in no place.
+    /// The index of the function's placement, or the slot for it. The program itself, of index 0, is in no slot.
     #[inline(never)]
     fn find(&self, placements: &[Placement], function: usize) -> Result<usize, usize> {
         if placements.first().is_some_and(|place| to_usize(place.function) == function) {
@@ -43,10 +43,10 @@ impl PlacementIndex {
         let mut at = function;
         loop {
             at &= self.0.len().wrapping_sub(1);
-            let number = usize::from(self.0.get(at).copied().unwrap_or(0));
-            match placements.get(number) {
-                Some(place) if number != 0 && to_usize(place.function) == function => return Ok(number),
-                Some(_) if number != 0 => at = at.wrapping_add(1),
+            let placement = usize::from(self.0.get(at).copied().unwrap_or(0));
+            match placements.get(placement) {
+                Some(place) if placement != 0 && to_usize(place.function) == function => return Ok(placement),
+                Some(_) if placement != 0 => at = at.wrapping_add(1),
                 _ => return Err(at),
             }
         }
@@ -58,14 +58,16 @@ impl<'l> Linker<'l> {
     /// instruction leads to one; `index` gets where each is in that order.
     pub(super) fn lay_out<'s>(
         &self,
-        number: usize,
+        function: usize,
         index: &mut PlacementIndex,
         scratch: &mut Arena<'s>,
     ) -> Result<(&'s [Placement], bool), LinkError> {
-        let main = self.code(number);
+        let main = self.code(function);
         let arena = main.arena();
         let mut placements = scratch.grow::<Placement>(Part::Layout);
-        placements.push(Placement { function: to_u32(number), insn_start: 0, parent: 0, resume: 0 }).map_err(arena)?;
+        placements
+            .push(Placement { function: to_u32(function), insn_start: 0, parent: 0, resume: 0 })
+            .map_err(arena)?;
         let mut end = main.function.insn_count();
         let (mut current, mut insn_idx, mut code) = (0u32, 0u32, main);
         let mut has_calls = false;
@@ -90,13 +92,12 @@ impl<'l> Linker<'l> {
             };
             has_calls = true;
             let Err(free) = index.find(placements.as_slice(), callee) else { continue };
-            let number = placements.len();
-            let number = u8::try_from(number).map_err(|_| main.error(0, LinkCause::TooManySubprograms))?;
+            let placement = u8::try_from(placements.len()).map_err(|_| main.error(0, LinkCause::TooManySubprograms))?;
             if let Some(place) = index.0.get_mut(free) {
-                *place = number;
+                *place = placement;
             }
             let place = Placement { function: to_u32(callee), insn_start: end, parent: current, resume: insn_idx };
-            current = u32::from(number);
+            current = u32::from(placement);
             placements.push(place).map_err(arena)?;
             code = self.code(callee);
             insn_idx = 0;
@@ -195,7 +196,7 @@ impl<'l> Linker<'l> {
                 let Some(compiled) = code.insn(insn_idx) else { break };
                 let at = place.insn_start.saturating_add(insn_idx);
                 if let Some(callee) = self.callee(&code, insn_idx, compiled)? {
-                    let target = index.find(placements, callee).ok().and_then(|number| placements.get(number));
+                    let target = index.find(placements, callee).ok().and_then(|placement| placements.get(placement));
                     let target = target.map_or(0, |place| place.insn_start);
                     if let Some(insn) = insns.get_mut(to_usize(at)) {
                         insn.set_imm(target.wrapping_sub(at).wrapping_sub(1).cast_signed(), endian);

@@ -7,7 +7,8 @@ use crate::insn::{Insn, pseudo};
 use crate::limits::MAX_USED_MAPS;
 use crate::numbers::to_usize;
 use crate::object::elf::Symbol;
-use crate::object::{ARENA, ARENA_SECTION, CodeSection, Extern, ExternKind, Map, MapOrigin};
+use crate::object::{ARENA_SECTION, CodeSection, Extern, ExternKind, Map, MapOrigin};
+use crate::uapi::map_type;
 
 use super::{LinkCause, LinkError, Linker, Placement};
 
@@ -15,13 +16,13 @@ use super::{LinkCause, LinkError, Linker, Placement};
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferenceKind {
-    /// A map's descriptor; the number is the map's.
+    /// A map's descriptor; the index is the map's.
     Map,
-    /// A map's descriptor with an offset into its value; the number is the map's.
+    /// A map's descriptor with an offset into its value; the index is the map's.
     MapValue,
-    /// A 64-bit load of an extern; the number is the extern's.
+    /// A 64-bit load of an extern; the index is the extern's.
     ExternLoad,
-    /// A call of an extern; the number is the extern's.
+    /// A call of an extern; the index is the extern's.
     ExternCall,
 }
 
@@ -39,7 +40,7 @@ impl ReferenceKind {
 pub struct Reference {
     /// The slot in the linked program.
     pub insn_idx: u32,
-    number: u16,
+    index: u16,
     kind: u16,
 }
 
@@ -55,10 +56,10 @@ impl Reference {
         }
     }
 
-    /// The number of the map or extern.
+    /// The index of the map or extern.
     #[must_use]
-    pub fn number(&self) -> usize {
-        usize::from(self.number)
+    pub fn index(&self) -> usize {
+        usize::from(self.index)
     }
 }
 
@@ -73,19 +74,19 @@ impl UsedMaps {
         let is_it = |map: &Map| match wanted {
             Wanted::Kconfig => map.origin() == MapOrigin::Kconfig,
             // A program with two, of which this may be either, is one that the kernel refuses.
-            Wanted::Arena => map.map_type == ARENA,
+            Wanted::Arena => map.map_type == map_type::ARENA,
             Wanted::At(section, address) => {
                 map.section() == section
                     && (matches!(map.origin(), MapOrigin::Data(_)) || map.section_offset() == address)
             }
         };
-        let is_known = |&&number: &&u16| maps.get(usize::from(number)).is_some_and(is_it);
-        if let Some(&number) = self.0.iter().find(is_known) {
-            return Ok(Some(number));
+        let is_known = |&&index: &&u16| maps.get(usize::from(index)).is_some_and(is_it);
+        if let Some(&index) = self.0.iter().find(is_known) {
+            return Ok(Some(index));
         }
-        let found = maps.iter().position(is_it).and_then(|number| u16::try_from(number).ok());
-        if let Some(number) = found {
-            self.0.push(number).map_err(|_| LinkCause::TooManyMaps)?;
+        let found = maps.iter().position(is_it).and_then(|index| u16::try_from(index).ok());
+        if let Some(index) = found {
+            self.0.push(index).map_err(|_| LinkCause::TooManyMaps)?;
         }
         Ok(found)
     }
@@ -119,8 +120,8 @@ impl<'l> Linker<'l> {
                 let Some(pair) = insns.get_mut(to_usize(slot)..) else { continue };
                 let applied =
                     self.apply_reference(pair, &symbol, &mut used).map_err(|cause| code.error(insn_idx, cause))?;
-                if let Some((kind, number)) = applied {
-                    let reference = Reference { insn_idx: slot, number, kind: kind.number() };
+                if let Some((kind, index)) = applied {
+                    let reference = Reference { insn_idx: slot, index, kind: kind.number() };
                     references.push(reference).map_err(code.arena())?;
                 }
             }
@@ -140,23 +141,23 @@ impl<'l> Linker<'l> {
             if !symbol.is_extern() {
                 return Ok(None);
             }
-            let (number, _) = self.find_extern(symbol)?;
+            let (index, _) = self.find_extern(symbol)?;
             first.set_src_reg(pseudo::KFUNC_CALL, endian);
             first.set_imm(0, endian);
-            return Ok(Some((ReferenceKind::ExternCall, number)));
+            return Ok(Some((ReferenceKind::ExternCall, index)));
         }
         if !first.is_ld_imm64() {
             return Err(LinkCause::UnsupportedInsn { code: first.code });
         }
         let second = rest.first_mut().ok_or(LinkCause::BadLdImm64)?;
         if symbol.is_extern() {
-            let (number, ext) = self.find_extern(symbol)?;
+            let (index, ext) = self.find_extern(symbol)?;
             if first.imm(endian) != 0 {
                 return Err(LinkCause::SymbolOffset { symbol: symbol.index });
             }
             second.set_imm(0, endian);
             if ext.kind() != ExternKind::Kconfig {
-                return Ok(Some((ReferenceKind::ExternLoad, number)));
+                return Ok(Some((ReferenceKind::ExternLoad, index)));
             }
             first.set_src_reg(pseudo::MAP_VALUE, endian);
             second.set_imm(ext.data_range().0.cast_signed(), endian);
@@ -178,7 +179,7 @@ impl<'l> Linker<'l> {
             None if self.object.section_name(section) == ARENA_SECTION => used.find(maps, Wanted::Arena)?,
             found => found,
         };
-        let Some((number, map)) = found.and_then(|number| Some((number, maps.get(usize::from(number))?))) else {
+        let Some((index, map)) = found.and_then(|index| Some((index, maps.get(usize::from(index))?))) else {
             return Err(if maps.iter().any(|map| map.section() == section) {
                 no_map
             } else {
@@ -190,19 +191,19 @@ impl<'l> Linker<'l> {
         if !is_value {
             first.set_src_reg(pseudo::MAP_FD, endian);
             second.set_imm(0, endian);
-            return Ok(Some((ReferenceKind::Map, number)));
+            return Ok(Some((ReferenceKind::Map, index)));
         }
         let size = self.object.elf().section(section).map_err(LinkCause::Object)?.size();
         let offset = u32::try_from(address).ok().filter(|_| address < size).ok_or(no_map)?;
         first.set_src_reg(pseudo::MAP_VALUE, endian);
         second.set_imm(offset.cast_signed(), endian);
-        Ok(Some((ReferenceKind::MapValue, number)))
+        Ok(Some((ReferenceKind::MapValue, index)))
     }
 
     pub(super) fn find_extern(&self, symbol: &Symbol<'_>) -> Result<(u16, &'l Extern), LinkCause> {
         let undefined = LinkCause::UndefinedSymbol { symbol: symbol.index };
-        let number = self.declared.externs.iter().position(|ext| ext.symbol() == symbol.index).ok_or(undefined)?;
-        let ext = self.declared.externs.get(number).ok_or(undefined)?;
-        Ok((u16::try_from(number).map_err(|_| undefined)?, ext))
+        let index = self.declared.externs.iter().position(|ext| ext.symbol() == symbol.index).ok_or(undefined)?;
+        let ext = self.declared.externs.get(index).ok_or(undefined)?;
+        Ok((u16::try_from(index).map_err(|_| undefined)?, ext))
     }
 }

@@ -4,7 +4,6 @@ use core::cell::Cell;
 use core::fmt;
 
 use super::emit::{Emit, HEADER, PLACEHOLDER, names_of};
-use super::needs::Needs;
 use super::pairs::{Pair, Pairs, find};
 use super::walk::{Graph, Walk};
 use crate::arena::{Arena, ArenaFull, Part};
@@ -13,7 +12,8 @@ use crate::btf::{Btf, BtfError, DEFAULT_STRIDE, Kind, Type, TypeId, Types};
 use crate::bytes::Endian;
 use crate::limits::MAX_ALL_COMPARISONS;
 use crate::numbers::{low_u8, to_usize};
-use crate::relo::resolve::choose;
+use crate::prepare::Needs;
+use crate::relo::choose;
 
 /// Why no minimal BTF can be made.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

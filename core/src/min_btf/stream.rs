@@ -19,7 +19,6 @@ use core::cell::Cell;
 use super::borrowed::take_to_front;
 use super::emit::{Emit, HEADER, PLACEHOLDER, as_written, names_of};
 use super::error::StreamError;
-use super::needs::{Needs, is_open};
 use super::pairs::{Insertable, Pair, Pairs, find, take_closed};
 use super::reader::{Blob, Reader, sum};
 use super::source::{MIN_WINDOW, Source};
@@ -32,6 +31,7 @@ use crate::btf::{Btf, BtfError, FIXED, Info, Kind, Type, TypeId};
 use crate::bytes::{Bytes, Endian, u32_bytes};
 use crate::limits::MAX_ALL_COMPARISONS;
 use crate::numbers::to_u64;
+use crate::prepare::{Needs, is_open};
 use crate::relo::spec::AccessSpec;
 
 /// Types per entry of the index that is kept while the source is read.
@@ -343,8 +343,8 @@ impl<'n> Job<'n> {
                 set_place(records, id, MISSING);
                 continue;
             }
-            let number = id.saturating_sub(1);
-            let entry = number / STRIDE;
+            let type_idx = id.saturating_sub(1);
+            let entry = type_idx / STRIDE;
             let indexed = entry.saturating_mul(STRIDE).saturating_add(1);
             let mut at = here;
             if indexed > here.0 {
@@ -399,12 +399,12 @@ impl<'n> Job<'n> {
         let each = usize::from(shape.each);
         let is_filtered = kind.is_composite() || kind.is_enum();
         let mut kept = 0u32;
-        for number in 0..if each > 0 { info.vlen() } else { 0 } {
+        for index in 0..if each > 0 { info.vlen() } else { 0 } {
             let bytes = reader.exactly(from, each, CHUNK)?;
             from = from.wrapping_add(u64::from(shape.each));
             let item = Bytes::new(bytes, endian);
             let item_name = item.u32(0).unwrap_or(0);
-            let is_last = number.saturating_add(1) == info.vlen();
+            let is_last = index.saturating_add(1) == info.vlen();
             let name = known.get(item_name);
             // The last member tells of an array whether it is flexible.
             let is_kept = !is_filtered
@@ -462,11 +462,11 @@ impl<'n> Job<'n> {
         }
         names.push_bytes(&[0])?;
         reader.begin_pass()?;
-        for number in 0..names.len() {
-            let Some(&Pair { key: offset, .. }) = names.pairs().get(number) else { break };
+        for index in 0..names.len() {
+            let Some(&Pair { key: offset, .. }) = names.pairs().get(index) else { break };
             let value = u32::try_from(names.front_len()).unwrap_or(0);
             let is_name = self.copy_name(reader, offset, &mut names)?;
-            if let Some(pair) = names.pairs_mut().get_mut(number).filter(|_| is_name) {
+            if let Some(pair) = names.pairs_mut().get_mut(index).filter(|_| is_name) {
                 pair.value = value;
             }
         }

@@ -6,13 +6,13 @@
 
 use core::cell::Cell;
 
-use super::needs::{Needs, is_open};
 use crate::arena::ArenaFull;
 use crate::btf::ext::ReloKind;
 use crate::btf::strings::same_essential;
 use crate::btf::{Kind, Type, TypeId, Types};
 use crate::limits::{MAX_ACCESS_STEPS, MAX_CHAIN, MAX_COMPARISONS, MAX_TYPE_DEPTH};
-use crate::relo::resolve::Decision;
+use crate::prepare::{Needs, is_open};
+use crate::relo::decision::Decision;
 use crate::relo::spec::{AccessSpec, Accessor};
 
 /// Target types, and what is noted of them.
@@ -106,7 +106,7 @@ impl<'g, 't, G: Graph<'t>> Walk<'g, G> {
     fn field(&mut self, spec: &AccessSpec<'_>, root: TypeId) -> Noted {
         let mut at = root;
         let (mut holder, mut steps) = (None, 0usize);
-        for (number, Accessor { name, .. }) in spec.accessors.iter().enumerate() {
+        for (index, Accessor { name, .. }) in spec.accessors.iter().enumerate() {
             // Its size may count, and that of what an array holds.
             self.chain(at)?;
             let Some(target) = self.skip(at)? else { return Ok(()) };
@@ -118,7 +118,7 @@ impl<'g, 't, G: Graph<'t>> Walk<'g, G> {
                     }
                     None => return Ok(()),
                 },
-                None if number == 0 => {
+                None if index == 0 => {
                     steps = 1;
                     target.id()
                 }

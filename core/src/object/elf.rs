@@ -194,8 +194,8 @@ impl<'obj> Rels<'obj> {
         self.entries.len() / REL_SIZE
     }
 
-    pub(crate) fn get(&self, number: usize) -> Option<Rel> {
-        self.at(number.checked_mul(REL_SIZE)?)
+    pub(crate) fn get(&self, index: usize) -> Option<Rel> {
+        self.at(index.checked_mul(REL_SIZE)?)
     }
 
     /// The entry at byte `at`.
@@ -205,7 +205,7 @@ impl<'obj> Rels<'obj> {
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = Rel> + use<'obj> {
-        (0..self.len()).map_while(move |number| self.get(number))
+        (0..self.len()).map_while(move |index| self.get(index))
     }
 
     pub(crate) fn is_sorted(&self) -> bool {

@@ -3,11 +3,12 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Object;
+use super::datasec::find_datasec;
 use super::error::ObjectError;
-use super::maps::find_datasec;
 use crate::arena::{Arena, Part};
 use crate::btf::{Kind, TypeId, Types};
 use crate::numbers::low_u8;
+use crate::uapi::linkage;
 
 /// What an extern stands for.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -42,7 +43,7 @@ pub struct Extern {
 }
 
 impl Extern {
-    /// Its symbol's number.
+    /// Its symbol's index.
     #[must_use]
     pub fn symbol(&self) -> u32 {
         self.symbol
@@ -123,11 +124,10 @@ pub(super) fn read<'buf>(
 
 /// The variables and functions of the externs' names (libbpf: `find_extern_btf_id`).
 fn find_types(object: &Object<'_>, local: &Types<'_>, externs: &mut [Extern]) -> Result<(), ObjectError> {
-    const EXTERN: u32 = 2;
     let mut next = 0usize;
     for ty in local.btf().iter() {
         let ty = ty?;
-        if !matches!(ty.kind(), Kind::Var | Kind::Func) || ty.linkage() != EXTERN {
+        if !matches!(ty.kind(), Kind::Var | Kind::Func) || ty.linkage() != linkage::EXTERN {
             continue;
         }
         let is_it = |ext: &Extern| ext.type_id == 0 && local.string_is(ty.name_off(), object.symbol_name(ext.symbol));
@@ -138,7 +138,7 @@ fn find_types(object: &Object<'_>, local: &Types<'_>, externs: &mut [Extern]) ->
     Ok(())
 }
 
-/// The extern that `is_it` says yes to, looked for from number `next` on, which becomes the number behind it: symbols,
+/// The extern that `is_it` says yes to, looked for from index `next` on, which becomes the index behind it: symbols,
 /// types and sections list them in much the same order.
 fn find_from<'e>(
     externs: &'e mut [Extern],

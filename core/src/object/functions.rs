@@ -59,7 +59,7 @@ impl Function {
         self.flags & PROGRAM != 0
     }
 
-    /// Its symbol's number.
+    /// Its symbol's index.
     #[must_use]
     pub fn symbol(&self) -> u32 {
         self.symbol
@@ -225,16 +225,16 @@ impl<'obj> Records<'obj> {
         Self { records, is_sorted }
     }
 
-    /// The records about instructions in `start..end`, in bytes, each with its number in the section.
+    /// The records about instructions in `start..end`, in bytes, each with its index in the section.
     pub(crate) fn range(self, start: u32, end: u32) -> impl Iterator<Item = (u32, SectionRecords<'obj>)> + use<'obj> {
         let count = self.records.map_or(0, |records| records.count);
-        let numbers = match self.records {
+        let indexes = match self.records {
             Some(records) if self.is_sorted => records.range(start, end),
             _ => 0..count,
         };
-        numbers.filter_map(move |number| {
+        indexes.filter_map(move |index| {
             let records = self.records?;
-            (start..end).contains(&records.insn_off(number)?).then_some((number, records))
+            (start..end).contains(&records.insn_off(index)?).then_some((index, records))
         })
     }
 
@@ -349,7 +349,7 @@ fn attach_records(
             let hash = hash(FNV_BASIS, name);
             let start = table.partition_point(|&[other, _]| other < hash);
             let same = table.get(start..).unwrap_or(&[]).iter().take_while(|&&[other, _]| other == hash);
-            found = same.map(|&[_, number]| to_usize(number)).find(|&at| is_it(code, at));
+            found = same.map(|&[_, index]| to_usize(index)).find(|&at| is_it(code, at));
         }
         let Some(section) = found.and_then(|at| code.get_mut(at)) else { continue };
         *place_of(section) = to_u32(offset).saturating_add(1);
@@ -361,7 +361,7 @@ fn attach_records(
     Ok(())
 }
 
-/// The hash of each code section's name with its number, in order.
+/// The hash of each code section's name with its index, in order.
 fn sections_by_name<'s>(
     object: &Object<'_>,
     code: &[CodeSection],
@@ -369,8 +369,8 @@ fn sections_by_name<'s>(
 ) -> Result<&'s [[u32; 2]], ObjectError> {
     let words = scratch.slice::<u32>(code.len().saturating_mul(2), Part::Functions)?;
     let (table, _) = words.as_chunks_mut();
-    for ((number, section), entry) in (0u32..).zip(code).zip(&mut *table) {
-        *entry = [hash(FNV_BASIS, object.section_name(section.section())), number];
+    for ((index, section), entry) in (0u32..).zip(code).zip(&mut *table) {
+        *entry = [hash(FNV_BASIS, object.section_name(section.section())), index];
     }
     table.sort_unstable();
     Ok(table)

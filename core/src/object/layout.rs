@@ -43,7 +43,7 @@ impl ObjectLayout for Layout<'_> {
         let elf = self.object.elf();
         let index = elf.section_by_name(section).ok()??.index;
         let next = self.next.get();
-        let symbols = (next..elf.symbol_count()).chain(1..next).filter_map(|number| elf.symbol(number).ok());
+        let symbols = (next..elf.symbol_count()).chain(1..next).filter_map(|index| elf.symbol(index).ok());
         let mut found = symbols.filter(|symbol| {
             symbol.section == Some(index) && !symbol.is_local() && !symbol.is_function() && symbol.is_named(name)
         });

@@ -5,7 +5,6 @@
 //! is not zero is refused, but where the object's BTF says what it is: see [`layouts`].
 
 #[cfg(feature = "foreign-objects")]
-#[path = "legacy_layouts.rs"]
 mod layouts;
 
 use super::Object;

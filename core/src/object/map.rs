@@ -5,9 +5,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::Object;
 use crate::btf::{TypeId, Types};
 use crate::numbers::to_usize;
+use crate::uapi::map_type;
 
-/// `BPF_MAP_TYPE_ARENA`
-pub(crate) const ARENA: u32 = 33;
 /// The section of variables that live in the object's arena map.
 pub(crate) const ARENA_SECTION: &[u8] = b".addr_space.1";
 
@@ -207,7 +206,7 @@ impl Map {
                 let end = start.saturating_add(to_usize(self.value_size));
                 section.get(start..end).unwrap_or(&[])
             }
-            MapOrigin::Btf if self.map_type == ARENA => {
+            MapOrigin::Btf if self.map_type == map_type::ARENA => {
                 let section = object.elf().section_by_name(ARENA_SECTION).ok().flatten();
                 section.map_or(&[], |section| section.data.data())
             }

@@ -1,5 +1,6 @@
 //! Maps: those that `.maps` and legacy sections define, and those that the loader makes for global data.
 
+use super::datasec::find_datasec;
 use super::elf::{Elf, Section};
 use super::error::ObjectError;
 use super::externs::Extern;
@@ -7,17 +8,7 @@ use super::map::{DataSection, Map, MapOrigin, Pinning};
 use super::{Object, legacy_maps};
 use crate::arena::{Arena, Growing, Part};
 use crate::btf::{Kind, Member, Type, TypeId, Types};
-
-/// Global data goes to arrays of one element.
-const ARRAY: u32 = 2;
-pub(super) const PROG_ARRAY: u32 = 3;
-pub(super) const ARRAY_OF_MAPS: u32 = 12;
-pub(super) const HASH_OF_MAPS: u32 = 13;
-const STRUCT_OPS: u32 = 26;
-/// `BPF_F_LINK`: a struct_ops map that a link registers.
-const LINK: u32 = 1 << 13;
-const RDONLY_PROG: u32 = 1 << 7;
-const MMAPABLE: u32 = 1 << 10;
+use crate::uapi::{BPF_F_LINK, BPF_F_MMAPABLE, BPF_F_RDONLY_PROG, linkage, map_type};
 
 /// Reads all maps: defined ones, inner models behind them, global data, `.kconfig`.
 pub(super) fn read<'buf>(
@@ -45,11 +36,11 @@ pub(super) fn read<'buf>(
     }
     if let Some(kconfig_size) = super::externs::kconfig_size(externs) {
         let mut map = Map::new(MapOrigin::Kconfig, 0, 0);
-        map.map_type = ARRAY;
+        map.map_type = map_type::ARRAY;
         map.key_size = 4;
         map.value_size = kconfig_size;
         map.max_entries = 1;
-        map.flags = RDONLY_PROG | MMAPABLE;
+        map.flags = BPF_F_RDONLY_PROG | BPF_F_MMAPABLE;
         map.value_type = match &data_types {
             Some(types) => types.find(b".kconfig")?.map_or(0, |ty| ty.id().0),
             None => 0,
@@ -90,17 +81,17 @@ fn data_section(section: &Section<'_>) -> Option<DataSection> {
 fn data_map(section: &Section<'_>, kind: DataSection, types: Option<&DataTypes<'_>>) -> Result<Map, ObjectError> {
     let too_large = ObjectError::DataTooLarge { section: section.index };
     let mut map = Map::new(MapOrigin::Data(kind), section.index, 0);
-    map.map_type = ARRAY;
+    map.map_type = map_type::ARRAY;
     map.key_size = 4;
     map.value_size = u32::try_from(section.size()).map_err(|_| too_large)?;
     map.max_entries = 1;
     if kind == DataSection::Rodata {
-        map.flags = RDONLY_PROG;
+        map.flags = BPF_F_RDONLY_PROG;
     }
     if let Some((types, ty)) = types.and_then(|types| Some((types, types.find(section.name()).ok()??))) {
         map.value_type = ty.id().0;
         if types.has_global(&ty) {
-            map.flags |= MMAPABLE;
+            map.flags |= BPF_F_MMAPABLE;
         }
     }
     Ok(map)
@@ -117,46 +108,33 @@ impl<'a> DataTypes<'a> {
     /// Whether some variable of the section is visible to other objects: only then is the map of use to user space, and
     /// made mappable (libbpf: `map_is_mmapable`).
     fn has_global(&self, datasec: &Type<'_>) -> bool {
-        const STATIC: u32 = 0;
         datasec
             .section_vars()
             .filter_map(|var| self.0.get(var.type_id).ok())
-            .any(|var| var.kind() == Kind::Var && var.linkage() != STATIC)
+            .any(|var| var.kind() == Kind::Var && var.linkage() != linkage::STATIC)
     }
-}
-
-/// The `DATASEC` of this name.
-pub(super) fn find_datasec<'a>(local: &Types<'a>, name: &[u8]) -> Result<Option<Type<'a>>, ObjectError> {
-    for ty in local.btf().iter() {
-        let ty = ty?;
-        if ty.kind() == Kind::Datasec && local.string_is(ty.name_off(), name) {
-            return Ok(Some(ty));
-        }
-    }
-    Ok(None)
 }
 
 fn read_btf_maps(local: &Types<'_>, section: &Section<'_>, maps: &mut Growing<'_, '_, Map>) -> Result<(), ObjectError> {
     let datasec = find_datasec(local, b".maps")?.ok_or(ObjectError::MapsNotInBtf)?;
     for place in datasec.section_vars() {
         let var = local.get(place.type_id)?;
-        const GLOBAL: u32 = 1;
         if var.kind() != Kind::Var {
             return Err(ObjectError::MapsNotInBtf);
         }
-        if var.linkage() != GLOBAL {
+        if var.linkage() != linkage::GLOBAL {
             return Err(ObjectError::StaticMap { id: var.id() });
         }
         let mut map = Map::new(MapOrigin::Btf, section.index, 0);
         map.name = var.name_off();
         let inner = Definition { local, var: var.id(), is_inner: false }.read(var.type_id(), &mut map)?;
-        let number = maps.len();
+        let outer_idx = maps.len();
         maps.push(map)?;
         if let Some(mut inner) = inner {
             inner.name = var.name_off();
             maps.push(inner)?;
             let inner_number = u16::try_from(maps.len()).map_err(|_| ObjectError::TooMany)?;
-            if let Some(outer) = maps.items().get_mut(number) {
+            if let Some(outer) = maps.items().get_mut(outer_idx) {
                 outer.inner = inner_number;
             }
         }
@@ -186,12 +164,12 @@ fn read_struct_ops(
         let mut map = Map::new(MapOrigin::StructOps, section.index, 0);
         map.name = var.name_off();
         map.definition = definition.id().0;
-        map.map_type = STRUCT_OPS;
+        map.map_type = map_type::STRUCT_OPS;
         map.key_size = 4;
         map.value_size = definition.byte_size();
         map.max_entries = 1;
         if section.name().ends_with(b".link") {
-            map.flags = LINK;
+            map.flags = BPF_F_LINK;
         }
         maps.push(map)?;
     }
@@ -230,9 +208,9 @@ impl Definition<'_> {
         }
         map.definition = definition.id().0;
         let mut inner = None;
-        for (number, member) in (0..).zip(definition.members()) {
-            let bad = ObjectError::BadMapAttribute { id: self.var, member: number };
-            let is_last = number.wrapping_add(1) == definition.vlen();
+        for (member_idx, member) in (0..).zip(definition.members()) {
+            let bad = ObjectError::BadMapAttribute { id: self.var, member: member_idx };
+            let is_last = member_idx.wrapping_add(1) == definition.vlen();
             match self.local.string(member.name_off)? {
                 b"type" => map.map_type = self.number(&member).ok_or(bad)?,
                 b"max_entries" => map.max_entries = self.number(&member).ok_or(bad)?,
@@ -246,23 +224,23 @@ impl Definition<'_> {
                 },
                 b"key_size" => {
                     let size = self.number(&member).ok_or(bad)?;
-                    self.set_size(&mut map.key_size, size, number)?;
+                    self.set_size(&mut map.key_size, size, member_idx)?;
                 }
                 b"value_size" => {
                     let size = self.number(&member).ok_or(bad)?;
-                    self.set_size(&mut map.value_size, size, number)?;
+                    self.set_size(&mut map.value_size, size, member_idx)?;
                 }
                 b"key" => {
                     let ty = self.pointee(&member).ok_or(bad)?;
-                    self.set_size(&mut map.key_size, self.local.byte_size(ty)?, number)?;
+                    self.set_size(&mut map.key_size, self.local.byte_size(ty)?, member_idx)?;
                     map.key_type = ty.0;
                 }
                 b"value" => {
                     let ty = self.pointee(&member).ok_or(bad)?;
-                    self.set_size(&mut map.value_size, self.local.byte_size(ty)?, number)?;
+                    self.set_size(&mut map.value_size, self.local.byte_size(ty)?, member_idx)?;
                     map.value_type = ty.0;
                 }
-                b"values" if is_last => inner = self.read_values(&member, number, map)?,
+                b"values" if is_last => inner = self.read_values(&member, member_idx, map)?,
                 _ => return Err(bad),
             }
         }
@@ -272,13 +250,13 @@ impl Definition<'_> {
         Ok(inner)
     }
 
-    fn read_values(&self, member: &Member, number: u32, map: &mut Map) -> Result<Option<Map>, ObjectError> {
-        let bad = ObjectError::BadMapAttribute { id: self.var, member: number };
+    fn read_values(&self, member: &Member, member_idx: u32, map: &mut Map) -> Result<Option<Map>, ObjectError> {
+        let bad = ObjectError::BadMapAttribute { id: self.var, member: member_idx };
         if self.is_inner {
             return Err(ObjectError::InnerOfInner { id: self.var });
         }
         // Values are descriptors.
-        self.set_size(&mut map.value_size, 4, number)?;
+        self.set_size(&mut map.value_size, 4, member_idx)?;
         let array = self.local.skip_modifiers(member.type_id)?.array().ok_or(bad)?;
         let element = self.local.skip_modifiers(array.element)?;
         if element.kind() != Kind::Ptr {
@@ -286,8 +264,8 @@ impl Definition<'_> {
         }
         let pointee = self.local.skip_modifiers(element.type_id())?;
         match map.map_type {
-            PROG_ARRAY if pointee.kind() == Kind::FuncProto => Ok(None),
-            ARRAY_OF_MAPS | HASH_OF_MAPS => {
+            map_type::PROG_ARRAY if pointee.kind() == Kind::FuncProto => Ok(None),
+            map_type::ARRAY_OF_MAPS | map_type::HASH_OF_MAPS => {
                 let mut inner = Map::new(MapOrigin::Inner, 0, 0);
                 Definition { local: self.local, var: self.var, is_inner: true }.read(pointee.id(), &mut inner)?;
                 Ok(Some(inner))

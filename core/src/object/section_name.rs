@@ -5,7 +5,8 @@
 //! `uprobe//usr/bin/bash:readline`.
 //!
 //! ```
-//! use corelo_core::object::section_name::{ProgType, Target, parse};
+//! use corelo_core::object::section_name::{Target, parse};
+//! use corelo_core::uapi::ProgType;
 //!
 //! let kind = parse(b"kretprobe/vfs_read").unwrap();
 //! assert_eq!(kind.prog_type, ProgType::KPROBE);
@@ -13,13 +14,10 @@
 //! assert!(parse(b"kretprobes/vfs_read").is_none());
 //! ```
 
-mod program_type;
-
-pub use program_type::{AttachType, ProgType};
-
 use crate::btf::Kind;
 use crate::btf::lookup::Prefix;
 use crate::numbers::low_u8;
+use crate::uapi::{AttachType, ProgType};
 
 /// What a section name says of the programs in the section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,26 +6,26 @@ use elf::abi::SHT_REL;
 
 use super::elf::{Rel, Rels, Section, Symbol};
 use super::error::ObjectError;
-use super::maps::{ARRAY_OF_MAPS, HASH_OF_MAPS, PROG_ARRAY};
 use super::{CodeSection, Declared, Function, Map, MapOrigin, Object};
 use crate::btf::Types;
 use crate::bytes::Bytes;
+use crate::uapi::map_type;
 
 /// What fills a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotTarget {
-    /// The map of this number.
+    /// The map of this index.
     Map(usize),
-    /// The program that is the function of this number.
+    /// The program that is the function of this index.
     Program(usize),
 }
 
 /// A slot of a map that is filled from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The number of the map.
+    /// The index of the map.
     pub map: usize,
-    /// The number of the slot: the key.
+    /// The index of the slot: the key.
     pub index: u32,
     /// What goes there.
     pub target: SlotTarget,
@@ -66,7 +66,7 @@ impl<'buf> Declared<'buf> {
             section => rels_of(object, section)?,
         };
         Ok((0..rels.len())
-            .map_while(move |number| rels.get(number))
+            .map_while(move |index| rels.get(index))
             .map(move |rel| self.slot(object, local, section, rel)))
     }
 
@@ -79,7 +79,7 @@ impl<'buf> Declared<'buf> {
         };
         // The map in which the pointer lies is the last one that starts before it.
         let holders = self.maps.iter().enumerate().filter(|(_, map)| before(map));
-        let (number, map) = holders.max_by_key(|(_, map)| map.section_offset()).ok_or(bad)?;
+        let (map_idx, map) = holders.max_by_key(|(_, map)| map.section_offset()).ok_or(bad)?;
         let definition = local.get(map.definition())?;
         let values = definition.members().last().ok_or(bad)?;
         if local.string(values.name_off)? != b"values" {
@@ -90,8 +90,8 @@ impl<'buf> Declared<'buf> {
         let index = u32::try_from(place / POINTER_SIZE).map_err(|_| bad)?;
         let target = match map.map_type {
             // A hash has keys that are slot numbers only where they are of that size.
-            HASH_OF_MAPS if map.key_size != 4 => return Err(bad),
-            ARRAY_OF_MAPS | HASH_OF_MAPS => {
+            map_type::HASH_OF_MAPS if map.key_size != 4 => return Err(bad),
+            map_type::ARRAY_OF_MAPS | map_type::HASH_OF_MAPS => {
                 let is_it = |map: &Map| {
                     map.origin() == MapOrigin::Btf
                         && symbol.section == Some(map.section())
@@ -99,7 +99,7 @@ impl<'buf> Declared<'buf> {
                 };
                 SlotTarget::Map(self.maps.iter().position(is_it).ok_or(bad)?)
             }
-            PROG_ARRAY => {
+            map_type::PROG_ARRAY => {
                 let function = self.function_of(symbol.section.ok_or(bad)?, address).ok_or(bad)?;
                 if !self.functions.get(function).is_some_and(Function::is_program) {
                     return Err(bad);
@@ -108,10 +108,10 @@ impl<'buf> Declared<'buf> {
             }
             _ => return Err(bad),
         };
-        Ok(Slot { map: number, index, target })
+        Ok(Slot { map: map_idx, index, target })
     }
 
-    /// The number of the function that starts at byte `offset` of a section.
+    /// The index of the function that starts at byte `offset` of a section.
     pub(crate) fn function_of(&self, section: u32, offset: u64) -> Option<usize> {
         let code = self.code.binary_search_by_key(&section, CodeSection::section).ok()?;
         self.function_at(code, crate::insn::whole_slot_of(offset)?)

@@ -1,13 +1,14 @@
 //! Global variables by name: where they lie in the maps of global data.
 
-use super::maps::find_datasec;
+use super::datasec::find_datasec;
 use super::{Declared, MapOrigin, Object, ObjectError};
 use crate::btf::{Kind, TypeId, Types};
+use crate::uapi::linkage;
 
 /// A global variable, and its place in a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// The number of the map that its section is loaded as.
+    /// The index of the map that its section is loaded as.
     pub map: usize,
     /// Where it starts in the map's only value, in bytes.
     pub byte_offset: u32,
@@ -26,7 +27,7 @@ impl Declared<'_> {
         local: &Types<'_>,
         name: &[u8],
     ) -> Result<Option<Variable>, ObjectError> {
-        for (number, map) in self.maps.iter().enumerate() {
+        for (index, map) in self.maps.iter().enumerate() {
             if !matches!(map.origin(), MapOrigin::Data(_)) {
                 continue;
             }
@@ -34,9 +35,9 @@ impl Declared<'_> {
             let Some(datasec) = find_datasec(local, object.section_name(section))? else { continue };
             let mut found = None;
             for place in datasec.section_vars() {
-                const STATIC: u32 = 0;
                 let var = local.get(place.type_id)?;
-                if var.kind() == Kind::Var && var.linkage() != STATIC && local.string_is(var.name_off(), name) {
+                if var.kind() == Kind::Var && var.linkage() != linkage::STATIC && local.string_is(var.name_off(), name)
+                {
                     found = Some((place, var));
                     break;
                 }
@@ -56,7 +57,7 @@ impl Declared<'_> {
             if byte_offset.checked_add(byte_size).is_none_or(|end| end > map.value_size) {
                 return Err(ObjectError::BadSection { section });
             }
-            return Ok(Some(Variable { map: number, byte_offset, byte_size, type_id: var.type_id() }));
+            return Ok(Some(Variable { map: index, byte_offset, byte_size, type_id: var.type_id() }));
         }
         Ok(None)
     }

@@ -1,12 +1,12 @@
 //! What an object declares and asks, before the kernel is looked at.
 
+use super::needs::Needs;
 use crate::arena::{Arena, Part};
 use crate::btf::lookup::{Query, Questions};
 use crate::btf::{Btf, TypeId, Types};
-use crate::min_btf::Needs;
 use crate::numbers::to_usize;
 use crate::object::{Declared, Object, ObjectError};
-use crate::relo::resolve::Deciding;
+use crate::relo::OpenDecisions;
 
 use super::prepared::Prepared;
 use super::queries::{
@@ -23,7 +23,7 @@ pub struct Plan<'a> {
     pub(super) options: Options,
     pub(super) local: Option<Types<'a>>,
     pub(super) declared: Declared<'a>,
-    pub(super) decisions: Deciding<'a>,
+    pub(super) decisions: OpenDecisions<'a>,
     pub(super) queries: &'a mut [Query],
 }
 
@@ -34,24 +34,24 @@ impl<'a> Plan<'a> {
     /// [`PrepareError::Object`], [`PrepareError::Arena`]
     pub fn new(object: &Object<'a>, options: Options, arena: &mut Arena<'a>) -> Result<Self, PrepareError> {
         let (local, declared) = declarations(object, options, arena)?;
-        let mut decisions = Deciding::collect(object.ext(), object.endian(), arena)?;
+        let mut decisions = OpenDecisions::collect(object.ext(), object.endian(), arena)?;
         let mut queries = arena.grow::<Query>(Part::Queries);
         if let Some(local) = &local {
             decisions.ask(local, object.bytes(), object.strings_at(), |query| queries.push(query))?;
         }
-        for (number, function) in declared.programs() {
-            if let Some(query) = attach_query(object, &declared, number, function) {
+        for (index, function) in declared.programs() {
+            if let Some(query) = attach_query(object, &declared, index, function) {
                 queries.push(query)?;
             }
         }
-        for (number, ext) in (0u32..).zip(declared.externs) {
-            if let Some(query) = extern_query(object, number, ext) {
+        for (index, ext) in (0u32..).zip(declared.externs) {
+            if let Some(query) = extern_query(object, index, ext) {
                 queries.push(query)?;
             }
         }
         if let Some(local) = &local {
-            for (number, map) in (0u32..).zip(declared.maps) {
-                for query in struct_ops_queries(object, local, number, map)?.into_iter().flatten() {
+            for (index, map) in (0u32..).zip(declared.maps) {
+                for query in struct_ops_queries(object, local, index, map)?.into_iter().flatten() {
                     queries.push(query)?;
                 }
             }
@@ -97,11 +97,11 @@ impl<'a> Plan<'a> {
     #[must_use]
     pub fn first_question(&self) -> Option<Question> {
         let owner = self.queries.iter().map(Query::owner).min()?;
-        let number = to_usize(owner & !OWNER_MASK);
+        let index = to_usize(owner & !OWNER_MASK);
         Some(match owner & OWNER_MASK {
-            OWNER_EXTERN => Question::Extern(number),
-            OWNER_ATTACH => Question::Attach(number),
-            OWNER_STRUCT_OPS | OWNER_STRUCT_OPS_VALUE => Question::StructOps(number),
+            OWNER_EXTERN => Question::Extern(index),
+            OWNER_ATTACH => Question::Attach(index),
+            OWNER_STRUCT_OPS | OWNER_STRUCT_OPS_VALUE => Question::StructOps(index),
             _ => Question::Root(TypeId(owner)),
         })
     }

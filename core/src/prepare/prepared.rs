@@ -8,7 +8,7 @@ use crate::link::{LinkError, LinkedProgram, Linker};
 use crate::object::layout::Layout;
 use crate::object::section_name::AttachBtf;
 use crate::object::{CodeSection, Declared, Function, Map, MapOrigin, Object, ObjectError, Slot, Variable};
-use crate::relo::resolve::{Decisions, VMLINUX};
+use crate::relo::decision::{Decisions, VMLINUX};
 use crate::struct_ops::{StructOps, StructOpsError, Tables};
 
 use super::queries::{
@@ -121,10 +121,10 @@ impl<'a> Prepared<'a> {
 
     /// The kernel type that a program is loaded for; [`AttachTarget::Missing`] where the kernel has none of the name.
     #[must_use]
-    pub fn attach_target(&self, number: usize) -> AttachTarget<'a> {
-        let Some(function) = self.declared.functions.get(number) else { return AttachTarget::None };
+    pub fn attach_target(&self, index: usize) -> AttachTarget<'a> {
+        let Some(function) = self.declared.functions.get(index) else { return AttachTarget::None };
         let Some(wanted) = attach_btf(&self.object, &self.declared, function) else { return AttachTarget::None };
-        let owner = u32::try_from(number).unwrap_or(u32::MAX) | OWNER_ATTACH;
+        let owner = u32::try_from(index).unwrap_or(u32::MAX) | OWNER_ATTACH;
         if let Some(found) = self.in_module(owner) {
             return AttachTarget::InModule { id: TypeId(found.id), module: found.module };
         }
@@ -151,8 +151,8 @@ impl<'a> Prepared<'a> {
     /// The kernel variable or function that an extern stands for. The first one of its name counts, and must be of a
     /// type compatible with the declared one.
     #[must_use]
-    pub fn extern_match(&self, number: usize) -> ExternMatch {
-        let owner = u32::try_from(number).unwrap_or(u32::MAX) | OWNER_EXTERN;
+    pub fn extern_match(&self, index: usize) -> ExternMatch {
+        let owner = u32::try_from(index).unwrap_or(u32::MAX) | OWNER_EXTERN;
         if let Some(found) = self.in_module(owner) {
             let (id, module) = (TypeId(found.id), found.module);
             return match found.is_incompatible {
@@ -160,7 +160,7 @@ impl<'a> Prepared<'a> {
                 _ => ExternMatch::Incompatible { id, module },
             };
         }
-        let (Some(answers), Some(local), Some(ext)) = (&self.answers, &self.local, self.declared.externs.get(number))
+        let (Some(answers), Some(local), Some(ext)) = (&self.answers, &self.local, self.declared.externs.get(index))
         else {
             return ExternMatch::Missing;
         };
@@ -212,7 +212,7 @@ impl<'a> Prepared<'a> {
 
     /// Writes the table of a struct_ops map into `value`, of [`StructOps::value_size`] zero bytes, as the kernel lays it
     /// out. For each member that is a program, `program` is called with its 8 bytes (none where `value` is too short for
-    /// them) and the number of the function.
+    /// them) and the index of the function.
     ///
     /// # Errors
     /// [`StructOpsError`]
@@ -228,7 +228,7 @@ impl<'a> Prepared<'a> {
     }
 
     /// Checks the table of a struct_ops map against the kernel's struct. `each` is called with every program in it, given
-    /// by its function's number, and the number of the kernel's member that it is for.
+    /// by its function's index, and the index of the kernel's member that it is for.
     ///
     /// # Errors
     /// [`StructOpsError`], that of `each` too.
@@ -272,20 +272,20 @@ impl<'a> Prepared<'a> {
         Ok(Tables { object: &self.object, declared: &self.declared, local, kernel: answers.types() })
     }
 
-    /// Links the program that is function `number`. All of it lies in `scratch`, and is gone when that is.
+    /// Links the program that is function `function`. All of it lies in `scratch`, and is gone when that is.
     ///
     /// # Errors
     /// [`LinkError`]
-    pub fn program<'s>(&self, number: usize, scratch: &mut Arena<'s>) -> Result<LinkedProgram<'s>, LinkError> {
-        self.linker().link(number, scratch)
+    pub fn program<'s>(&self, function: usize, scratch: &mut Arena<'s>) -> Result<LinkedProgram<'s>, LinkError> {
+        self.linker().link(function, scratch)
     }
 
-    /// Calls `each` with the number of every map that the program refers to, itself or through what it calls.
+    /// Calls `each` with the index of every map that the program refers to, itself or through what it calls.
     ///
     /// # Errors
     /// [`LinkError`]
-    pub fn maps_of(&self, number: usize, scratch: &mut Arena<'_>, each: impl FnMut(usize)) -> Result<(), LinkError> {
-        self.linker().maps_of(number, scratch, each)
+    pub fn maps_of(&self, function: usize, scratch: &mut Arena<'_>, each: impl FnMut(usize)) -> Result<(), LinkError> {
+        self.linker().maps_of(function, scratch, each)
     }
 
     /// The object's BTF as a kernel of these features takes it; `None` where the object has none. A copy in `scratch`,

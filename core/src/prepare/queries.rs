@@ -10,7 +10,7 @@ use crate::numbers::to_u32;
 use crate::object::section_name::{self, AttachBtf};
 use crate::object::{Declared, Extern, ExternKind, Function, Map, MapOrigin, Object, ObjectError};
 use crate::relo::compat::{Pair, types_are_compat};
-use crate::relo::resolve::VMLINUX;
+use crate::relo::decision::VMLINUX;
 
 use super::PrepareError;
 
@@ -59,17 +59,17 @@ pub(super) fn unanswered<'a>(
 ) -> Result<&'a mut [InModule], PrepareError> {
     let mut open = arena.grow::<InModule>(Part::Candidates);
     let entry = |owner: u32| InModule { owner, id: 0, module: VMLINUX, is_incompatible: 0 };
-    for (number, function) in declared.programs() {
-        let owner = OWNER_ATTACH | to_u32(number);
+    for (index, function) in declared.programs() {
+        let owner = OWNER_ATTACH | to_u32(index);
         let Some(wanted) = attach_btf(object, declared, function) else { continue };
         let is_answered = !answers.of(owner).is_empty();
         if wanted.module.map_or(!is_answered, |module| module != b"vmlinux") {
             open.push(entry(owner))?;
         }
     }
-    for (number, ext) in (0u32..).zip(declared.externs) {
-        let owner = OWNER_EXTERN | number;
-        if extern_query(object, number, ext).is_some() && answers.of(owner).is_empty() {
+    for (index, ext) in (0u32..).zip(declared.externs) {
+        let owner = OWNER_EXTERN | index;
+        if extern_query(object, index, ext).is_some() && answers.of(owner).is_empty() {
             open.push(entry(owner))?;
         }
     }
@@ -80,7 +80,7 @@ pub(super) fn unanswered<'a>(
 pub(super) fn struct_ops_queries(
     object: &Object<'_>,
     local: &Types<'_>,
-    number: u32,
+    index: u32,
     map: &Map,
 ) -> Result<[Option<Query>; 2], PrepareError> {
     if map.origin() != MapOrigin::StructOps {
@@ -90,7 +90,7 @@ pub(super) fn struct_ops_queries(
     let name = read().map_err(|error| PrepareError::from(ObjectError::from(error)))?;
     let ask = |prefix: Prefix, owner: u32| {
         let name_at = object.offset_in_file(name);
-        Query::new(object.bytes(), name_at, essential_len(name), Kind::Struct, prefix, owner | number)
+        Query::new(object.bytes(), name_at, essential_len(name), Kind::Struct, prefix, owner | index)
     };
     Ok([ask(Prefix::Exact, OWNER_STRUCT_OPS), ask(Prefix::StructOps, OWNER_STRUCT_OPS_VALUE)])
 }
@@ -114,11 +114,11 @@ pub(super) fn extern_is_compatible(local: &Types<'_>, ext: &Extern, target: &Typ
 pub(super) fn attach_query(
     object: &Object<'_>,
     declared: &Declared<'_>,
-    number: usize,
+    index: usize,
     function: &Function,
 ) -> Option<Query> {
     let AttachBtf { name, prefix, kind, .. } = attach_btf(object, declared, function)?;
-    let owner = OWNER_ATTACH | u32::try_from(number).ok()?;
+    let owner = OWNER_ATTACH | u32::try_from(index).ok()?;
     Query::new(object.bytes(), object.offset_in_file(name), name.len(), kind, prefix, owner)
 }
 
@@ -132,7 +132,7 @@ pub(super) fn attach_btf<'o>(
     section_name::parse(name)?.attach_btf
 }
 
-pub(super) fn extern_query(object: &Object<'_>, number: u32, ext: &Extern) -> Option<Query> {
+pub(super) fn extern_query(object: &Object<'_>, index: u32, ext: &Extern) -> Option<Query> {
     let kind = match ext.kind() {
         ExternKind::TypedKsym => Kind::Var,
         ExternKind::Kfunc => Kind::Func,
@@ -140,5 +140,5 @@ pub(super) fn extern_query(object: &Object<'_>, number: u32, ext: &Extern) -> Op
     };
     let name = object.symbol_name(ext.symbol());
     let name_at = object.offset_in_file(name);
-    Query::new(object.bytes(), name_at, essential_len(name), kind, Prefix::Exact, OWNER_EXTERN | number)
+    Query::new(object.bytes(), name_at, essential_len(name), kind, Prefix::Exact, OWNER_EXTERN | index)
 }

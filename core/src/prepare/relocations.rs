@@ -3,8 +3,8 @@
 use crate::btf::ext::CoreRelo;
 use crate::insn::{Insn, slot_of};
 use crate::object::{CodeSection, Function};
+use crate::relo::decision::{Decision, Verdict};
 use crate::relo::patch::{PatchError, Patched, patch_insn};
-use crate::relo::resolve::{Decision, Verdict};
 
 use super::prepared::Prepared;
 
@@ -40,7 +40,7 @@ impl<'a> Prepared<'a> {
         let function = past.checked_sub(1).filter(|&last| {
             functions.get(last).is_some_and(|function| function.code() == code && function.contains(slot))
         });
-        let start = function.and_then(|number| functions.get(number)).map_or(0, Function::insn_start);
+        let start = function.and_then(|index| functions.get(index)).map_or(0, Function::insn_start);
         Some(Relocation {
             function,
             section: section.section(),
@@ -70,11 +70,11 @@ pub enum RelocationError {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug)]
 pub struct Relocation<'p> {
-    /// The number of the function that it is in.
+    /// The index of the function that it is in.
     pub function: Option<usize>,
     /// The section.
     pub section: u32,
-    /// Its number among the records of the section.
+    /// Its index among the records of the section.
     pub relo_idx: u32,
     /// The instruction slot in the function, as compiled.
     pub insn_idx: u32,

@@ -7,7 +7,8 @@ use crate::btf::{Btf, TypeId, Types};
 use crate::bytes::Endian;
 use crate::numbers::to_usize;
 use crate::object::{Declared, Object};
-use crate::relo::resolve::{Deciding, VMLINUX};
+use crate::relo::OpenDecisions;
+use crate::relo::decision::VMLINUX;
 
 use super::prepared::Prepared;
 use super::queries::{InModule, OWNER_EXTERN, OWNER_MASK, extern_is_compatible};
@@ -20,7 +21,7 @@ pub struct Search<'a> {
     pub(super) options: Options,
     pub(super) local: Option<Types<'a>>,
     pub(super) declared: Declared<'a>,
-    pub(super) decisions: Deciding<'a>,
+    pub(super) decisions: OpenDecisions<'a>,
     pub(super) questions: Questions<'a>,
     pub(super) answers: Answers<'a>,
     pub(super) in_modules: &'a mut [InModule],
@@ -112,7 +113,7 @@ impl<'a> Search<'a> {
         blob: &[u8],
         distilled: Option<&[u8]>,
         scratch: &mut Arena<'_>,
-        look: impl FnOnce(&mut Deciding<'a>, &Types<'_>, &Answers<'_>, &mut [InModule]),
+        look: impl FnOnce(&mut OpenDecisions<'a>, &Types<'_>, &Answers<'_>, &mut [InModule]),
     ) -> Result<(), PrepareError> {
         let Some(local) = &self.local else { return Ok(()) };
         // A scratch copy of the base view gives the module's types a lifetime of their own.

@@ -13,7 +13,7 @@ use crate::arena::Arena;
 use crate::btf::lookup::Answers;
 use crate::numbers::to_u64;
 use crate::object::Object;
-use crate::relo::resolve::Decisions;
+use crate::relo::decision::Decisions;
 
 /// What the kernel answered to one object, and what was decided by it. It holds as long as the kernel runs; where
 /// modules were searched, as long as those are loaded.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::resolve::{Decision, Verdict};
+use super::decision::{Decision, Verdict};
 use crate::bytes::Endian;
 use crate::insn::{Class, Insn};
 use crate::numbers::{high_u32, low_u32};

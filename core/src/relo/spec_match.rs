@@ -71,7 +71,7 @@ fn match_field<'t>(
     mut path: TargetPath<'t>,
 ) -> Result<Option<TargetPath<'t>>, CompareError> {
     let mut at = path.root;
-    for (number, local) in spec.accessors.iter().enumerate() {
+    for (step, local) in spec.accessors.iter().enumerate() {
         let target = pair.target.skip_modifiers(at)?;
         at = match local.name {
             Some(name) => {
@@ -82,7 +82,7 @@ fn match_field<'t>(
                 }
             }
             // The first step is an index on a pointer to the root type itself.
-            None if number == 0 => path.push_element(pair, target, local.index)?,
+            None if step == 0 => path.push_element(pair, target, local.index)?,
             None => {
                 let Some(array) = target.array() else { return Ok(None) };
                 let is_inside =
@@ -221,8 +221,8 @@ pub(super) mod tests {
     fn the_last_of_seventy_thousand_members_is_found_and_all_are_counted() {
         let mut words = Vec::from([1, Info::new(Kind::Int, 0, false).0, 4, 0x20]);
         words.extend([1, Info::new(Kind::Struct, 70_000, false).0, 280_000]);
-        for number in 0..70_000 {
-            words.extend([if number == 69_999 { 3 } else { 1 }, 1, number * 32]);
+        for index in 0..70_000 {
+            words.extend([if index == 69_999 { 3 } else { 1 }, 1, index * 32]);
         }
         let target = blob(&words, b"\0s\0last\0");
         let (matched, spent) = run(&local_struct(), &target, 8, ReloKind::FieldExists, 2);
@@ -252,7 +252,7 @@ pub(super) mod tests {
         let strings: Vec<u8> = [b"\0s\0", String::from("x").repeat(1 << 20).as_bytes(), b"\0"].concat();
         let mut words = Vec::from([1, Info::new(Kind::Int, 0, false).0, 4, 0x20]);
         words.extend([1, Info::new(Kind::Enum, 20_000, false).0, 4]);
-        (0..20_000).for_each(|number| words.extend([3, number]));
+        (0..20_000).for_each(|index| words.extend([3, index]));
         let target = blob(&words, &strings);
         let (matched, _) = run(&local_enum(), &target, 12, ReloKind::EnumvalExists, 2);
         // Read to the end, they were 20 GB.

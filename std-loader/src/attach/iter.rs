@@ -2,8 +2,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use corelo_core::uapi::AttachType;
+
 use super::{Link, LinkError, call, create};
-use crate::objects::attach_type;
 use crate::sys::files;
 use crate::sys::{Errno, bpf};
 
@@ -29,7 +30,7 @@ pub fn attach_map(program: BorrowedFd<'_>, map: BorrowedFd<'_>) -> Result<Link, 
 /// # Errors
 /// [`LinkError::Kernel`].
 pub fn attach_with(program: BorrowedFd<'_>, info: &[u8]) -> Result<Link, LinkError> {
-    create(program, 0, attach_type::TRACE_ITER, 0, &bpf::LinkTarget::Iter(info))
+    create(program, 0, AttachType::TRACE_ITER.0, 0, &bpf::LinkTarget::Iter(info))
 }
 
 /// One walk of an iterator.

@@ -2,9 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 
+use corelo_core::uapi::AttachType;
+
 use super::{Link, LinkError, call};
 use crate::kernel::KernelVersion;
-use crate::objects::attach_type;
 use crate::sys::{Errno, bpf};
 
 /// The kinds of links to many functions.
@@ -49,12 +50,12 @@ impl Multi {
 
     fn attach_type(self) -> u32 {
         match self {
-            Multi::Kprobe => attach_type::TRACE_KPROBE_MULTI,
-            Multi::KprobeSession => attach_type::TRACE_KPROBE_SESSION,
-            Multi::Uprobe => attach_type::TRACE_UPROBE_MULTI,
-            Multi::UprobeSession => attach_type::TRACE_UPROBE_SESSION,
+            Multi::Kprobe => AttachType::TRACE_KPROBE_MULTI.0,
+            Multi::KprobeSession => AttachType::TRACE_KPROBE_SESSION.0,
+            Multi::Uprobe => AttachType::TRACE_UPROBE_MULTI.0,
+            Multi::UprobeSession => AttachType::TRACE_UPROBE_SESSION.0,
             // The one of three that is the link's own, where no program says which.
-            Multi::Tracing => attach_type::TRACE_FENTRY_MULTI,
+            Multi::Tracing => AttachType::TRACE_FENTRY_MULTI.0,
         }
     }
 

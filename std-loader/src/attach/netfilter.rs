@@ -2,8 +2,9 @@
 
 use std::os::fd::BorrowedFd;
 
+use corelo_core::uapi::AttachType;
+
 use super::{Link, LinkError, create};
-use crate::objects::attach_type;
 use crate::sys::bpf;
 
 /// Which hook.
@@ -30,5 +31,5 @@ pub fn attach(program: BorrowedFd<'_>, hook: Hook) -> Result<Link, LinkError> {
         priority: hook.priority,
         flags: u32::from(hook.defragment),
     };
-    create(program, 0, attach_type::NETFILTER, 0, &how)
+    create(program, 0, AttachType::NETFILTER.0, 0, &how)
 }

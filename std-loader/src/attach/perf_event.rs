@@ -2,9 +2,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use corelo_core::uapi::AttachType;
+
 use super::tracefs::Probe;
 use super::{Kind, Link, LinkError, Sampling, Scope, call};
-use crate::objects::attach_type;
 use crate::sys::{Errno, bpf, perf};
 
 /// Samples a counter or clock and runs the program for each sample. `event_type` and `config` are perf_event_open(2)'s
@@ -64,7 +65,7 @@ pub(super) fn put_on(
     let created = bpf::link_create(
         program,
         bpf::target_fd(event),
-        attach_type::PERF_EVENT,
+        AttachType::PERF_EVENT.0,
         0,
         &bpf::LinkTarget::PerfEvent { cookie },
     );

@@ -2,13 +2,12 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use corelo_core::uapi::{AttachType, BPF_F_LINK};
+
 use super::{Kind, Link, LinkError, call, create};
-use crate::objects::{MapFd, attach_type};
+use crate::objects::MapFd;
 use crate::sys::fd_table::MapRef;
 use crate::sys::{Errno, bpf};
-
-/// BPF_F_LINK: the map is registered by a link (Linux 6.4).
-pub const BPF_F_LINK: u32 = 1 << 13;
 
 /// Writes the table into its map and registers it: at once, or (a map made with [`BPF_F_LINK`]) by a link.
 ///
@@ -23,7 +22,7 @@ pub fn attach(map: &MapFd, value: &[u8]) -> Result<Link, LinkError> {
         Err(errno) => return Err(call("BPF_MAP_UPDATE_ELEM")(errno)),
     }
     if by_link {
-        return create(map.as_fd(), 0, attach_type::STRUCT_OPS, 0, &bpf::LinkTarget::Plain);
+        return create(map.as_fd(), 0, AttachType::STRUCT_OPS.0, 0, &bpf::LinkTarget::Plain);
     }
     match crate::sys::dup(map.as_fd()) {
         Ok(copy) => Ok(Link::new(Kind::StructOps(copy))),

@@ -2,8 +2,9 @@
 
 use std::os::fd::BorrowedFd;
 
+use corelo_core::uapi::AttachType;
+
 use super::{Link, LinkError, create};
-use crate::objects::attach_type;
 use crate::sys::bpf;
 
 /// Where the program runs.
@@ -31,5 +32,5 @@ pub fn attach(program: BorrowedFd<'_>, ifindex: u32, mode: Mode) -> Result<Link,
         Mode::Driver => 1 << 2,
         Mode::Hardware => 1 << 3,
     };
-    create(program, ifindex, attach_type::XDP, flags, &bpf::LinkTarget::Plain)
+    create(program, ifindex, AttachType::XDP.0, flags, &bpf::LinkTarget::Plain)
 }

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use rustix::event::epoll;
 
+use corelo_core::uapi::map_type;
+
 use crate::events::ring_buffer::{RingError, call, wait};
 use crate::kernel::Cpus;
-use crate::objects::{MapFd, map_type};
+use crate::objects::MapFd;
 use crate::sys::perf;
 use crate::sys::ring::{PerfPages, Stop};
 

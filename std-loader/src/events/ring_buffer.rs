@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
-use crate::objects::{map_info, map_type};
+use corelo_core::uapi::map_type;
+
+use crate::objects::map_info;
 use crate::sys::Errno;
 use crate::sys::list::Numbers;
 use crate::sys::ring::{RingPages, Stop};

@@ -6,13 +6,14 @@ use std::os::fd::AsRawFd;
 use corelo_core::arena::{Arena, Part};
 use corelo_core::object::{Map, MapOrigin, SlotTarget};
 use corelo_core::prepare::Prepared;
+use corelo_core::uapi::{BPF_F_RDONLY_PROG, map_type};
 use zerocopy::IntoBytes;
 
 use super::error::extern_error;
 use super::{Collection, LoadError, LoadOptions};
 use crate::kernel::{Feature, Features};
 use crate::load::externs::write_kconfig;
-use crate::objects::{Memlock, map_type, maps};
+use crate::objects::Memlock;
 use crate::sys::mmap::ArrayMap;
 use crate::sys::{Errno, bpf, page_size};
 
@@ -130,7 +131,7 @@ impl<'a> Collection<'a> {
         if !data.is_empty() {
             bpf::update_array(fd, data, map.value_size).map_err(failed)?;
         }
-        if map.flags & maps::BPF_F_RDONLY_PROG != 0 {
+        if map.flags & BPF_F_RDONLY_PROG != 0 {
             match bpf::freeze(fd) {
                 // Kernels before 5.2 cannot freeze; the program only reads it all the same.
                 Ok(()) | Err(Errno::EINVAL) => {}

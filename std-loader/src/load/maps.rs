@@ -6,10 +6,11 @@ use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::Types;
 use corelo_core::object::{Map, MapOrigin, Object, Pinning};
 use corelo_core::prepare::Prepared;
+use corelo_core::uapi::{BPF_F_MMAPABLE, map_type};
 
 use super::error::link_error;
 use super::{Collection, LoadError, LoadOptions, is_table_made, is_wanted};
-use crate::objects::{MapSpec, map_type, maps};
+use crate::objects::{MapSpec, maps};
 
 impl<'a> Collection<'a> {
     pub(super) fn create_map(&mut self, number: usize, map: &Map, options: &LoadOptions<'_>) -> Result<(), LoadError> {
@@ -49,9 +50,9 @@ impl<'a> Collection<'a> {
             pinned.map
         } else {
             let mut created = maps::create(&spec, options.memlock);
-            if created.is_err() && map.is_internal() && map.flags & maps::BPF_F_MMAPABLE != 0 {
+            if created.is_err() && map.is_internal() && map.flags & BPF_F_MMAPABLE != 0 {
                 // Kernels before 5.5 cannot map arrays; the variables are there all the same.
-                spec.map_flags &= !maps::BPF_F_MMAPABLE;
+                spec.map_flags &= !BPF_F_MMAPABLE;
                 created = created.or_else(|errno| maps::create(&spec, options.memlock).map_err(|_| errno));
             }
             created.map_err(|errno| LoadError::MapCreate { map: number, errno })?

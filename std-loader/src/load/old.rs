@@ -16,8 +16,8 @@ use corelo_core::btf::KernelBtfFeatures;
 use corelo_core::btf::context::with_contexts;
 use corelo_core::bytes::Endian;
 use corelo_core::insn::Insn;
-use corelo_core::object::section_name::ProgType;
 use corelo_core::prepare::Prepared;
+use corelo_core::uapi::{ProgType, helper};
 use zerocopy::IntoBytes;
 
 use super::error::btf_error;
@@ -129,15 +129,12 @@ fn without_btf(spec: &mut ProgramSpec<'_>) {
 
 /// What `bpf_probe_read_user`, `bpf_probe_read_kernel` and their `_str` forms were before they were told apart.
 fn older_helper(insn: &Insn) -> Option<i32> {
-    const CALL: u8 = 0x85;
-    const PROBE_READ: i32 = 4;
-    const PROBE_READ_STR: i32 = 45;
-    if insn.code != CALL || insn.src_reg(Endian::host()) != 0 {
+    if !insn.is_call() || insn.src_reg(Endian::host()) != 0 {
         return None;
     }
     match insn.imm(Endian::host()) {
-        112 | 113 => Some(PROBE_READ),
-        114 | 115 => Some(PROBE_READ_STR),
+        helper::PROBE_READ_USER | helper::PROBE_READ_KERNEL => Some(helper::PROBE_READ),
+        helper::PROBE_READ_USER_STR | helper::PROBE_READ_KERNEL_STR => Some(helper::PROBE_READ_STR),
         _ => None,
     }
 }

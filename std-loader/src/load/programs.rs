@@ -8,21 +8,18 @@ use corelo_core::btf::{Btf, BtfError, Kind};
 use corelo_core::bytes::Endian;
 use corelo_core::insn::{POISON_KFUNC_BASE, pseudo};
 use corelo_core::link::{LinkedProgram, ReferenceKind};
-use corelo_core::object::section_name::{ProgType, Target};
+use corelo_core::object::section_name::Target;
 use corelo_core::object::{ExternKind, Function};
 use corelo_core::prepare::{AttachTarget, Prepared};
+use corelo_core::uapi::{AttachType, map_type};
+use corelo_core::uapi::{BPF_F_SLEEPABLE, BPF_F_XDP_HAS_FRAGS, ProgType};
 
 use super::error::link_error;
 use super::old::Parts;
 use super::{Collection, LoadError, LoadOptions, is_usdt, is_wanted, program_kind, tables};
 use crate::kernel::{KernelVersion, btf_object};
-use crate::objects::{LogBuffer, ProgramSpec, attach_type, map_type};
+use crate::objects::{LogBuffer, ProgramSpec};
 use crate::sys::{Errno, bpf};
-
-/// BPF_F_SLEEPABLE
-const SLEEPABLE: u32 = 1 << 4;
-/// BPF_F_XDP_HAS_FRAGS
-const XDP_HAS_FRAGS: u32 = 1 << 5;
 
 impl Collection<'_> {
     /// Loads the programs that the options want, one at a time.
@@ -118,7 +115,7 @@ impl Collection<'_> {
         // As one link to all places of a probe wants it; kernels without such links (before 6.6) do not look at it.
         let is_usdt = is_usdt(prepared, function);
         if is_usdt && cfg!(target_pointer_width = "64") {
-            attach_type = attach_type::TRACE_UPROBE_MULTI;
+            attach_type = AttachType::TRACE_UPROBE_MULTI.0;
         }
         let mut linked = link(prepared, number, scratch)?;
         let fd_array = self.modules.fd_array(scratch)?;
@@ -132,7 +129,8 @@ impl Collection<'_> {
             attach_type_optional: kind.is_attach_type_optional || is_usdt,
             license,
             kern_version: Some(prepared.object().version()).filter(|&version| version != 0),
-            flags: if kind.is_sleepable { SLEEPABLE } else { 0 } | if kind.has_xdp_frags { XDP_HAS_FRAGS } else { 0 },
+            flags: if kind.is_sleepable { BPF_F_SLEEPABLE } else { 0 }
+                | if kind.has_xdp_frags { BPF_F_XDP_HAS_FRAGS } else { 0 },
             btf_fd: self.btf.as_ref().filter(|_| has_btf).map(AsFd::as_fd),
             func_info: if has_btf { linked.func_info.0 } else { &[] },
             func_info_rec_size: if has_btf { linked.func_info.1 } else { 0 },
@@ -161,9 +159,9 @@ impl Collection<'_> {
             let Some((first, rest)) = pair.split_first_mut() else { continue };
             match reference.kind() {
                 ReferenceKind::Map | ReferenceKind::MapValue => {
-                    let fd = self.maps.get(reference.number()).map_or(-1, |fd| fd.as_raw_fd());
+                    let fd = self.maps.get(reference.index()).map_or(-1, |fd| fd.as_raw_fd());
                     first.set_imm(fd, endian);
-                    let map = self.prepared.maps().get(reference.number());
+                    let map = self.prepared.maps().get(reference.index());
                     let is_arena = map.is_some_and(|map| map.map_type == map_type::ARENA);
                     if let (true, ReferenceKind::MapValue, Some(second)) =
                         (is_arena, reference.kind(), rest.first_mut())
@@ -173,10 +171,9 @@ impl Collection<'_> {
                     }
                 }
                 ReferenceKind::ExternLoad => {
-                    let Some(value) = self.externs.get(reference.number()) else { continue };
+                    let Some(value) = self.externs.get(reference.index()) else { continue };
                     let externs = self.prepared.declared().externs();
-                    let is_function =
-                        externs.get(reference.number()).is_some_and(|ext| ext.kind() == ExternKind::Kfunc);
+                    let is_function = externs.get(reference.index()).is_some_and(|ext| ext.kind() == ExternKind::Kfunc);
                     let address = self.modules.address(value, is_function.then(KernelVersion::running));
                     if address.is_type {
                         first.set_src_reg(pseudo::BTF_ID, endian);
@@ -188,7 +185,7 @@ impl Collection<'_> {
                     }
                 }
                 ReferenceKind::ExternCall => {
-                    let value = self.externs.get(reference.number());
+                    let value = self.externs.get(reference.index());
                     match value.and_then(|value| Some((value.type_id()?, value.module()))) {
                         Some((id, module)) => {
                             first.set_imm(id.0.cast_signed(), endian);
@@ -197,7 +194,7 @@ impl Collection<'_> {
                         // A weak function that the kernel lacks: the verifier accepts the call in dead code only.
                         None => {
                             first.set_src_reg(0, endian);
-                            first.set_imm(POISON_KFUNC_BASE.saturating_add(reference.number() as i32), endian);
+                            first.set_imm(POISON_KFUNC_BASE.saturating_add(reference.index() as i32), endian);
                         }
                     }
                 }

@@ -4,10 +4,11 @@ use std::os::fd::BorrowedFd;
 
 use corelo_core::btf::TypeId;
 use corelo_core::object::Variable;
+use corelo_core::uapi::{BPF_F_MMAPABLE, map_type};
 use zerocopy::IntoBytes;
 
 use super::Collection;
-use crate::objects::{map_type, maps};
+use crate::objects::maps;
 use crate::sys::Errno;
 use crate::sys::fd_table::MapRef;
 use crate::sys::mmap::{AnonMap, ArrayMap};
@@ -61,7 +62,7 @@ impl Collection<'_> {
 impl<'c> VariableRef<'c> {
     fn new(fd: BorrowedFd<'c>, variable: Variable) -> Result<Self, Errno> {
         let map = MapRef::new(fd)?;
-        let mapping = if map.map_flags() & maps::BPF_F_MMAPABLE != 0 {
+        let mapping = if map.map_flags() & BPF_F_MMAPABLE != 0 {
             let mapped = match maps::mmap(&map, true) {
                 // What is frozen can be mapped to be read.
                 Err(Errno::EPERM | Errno::EACCES) => maps::mmap(&map, false),

@@ -3,29 +3,16 @@
 //! [`create`] takes a plain [`MapSpec`]; what comes back is a [`MapFd`], whose element operations take byte slices of the
 //! map's own sizes. [`Map`] and [`PerCpuMap`] put types on it.
 
-mod type_name;
-
 use core::fmt;
 use core::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use zerocopy::{FromBytes, Immutable, IntoBytes};
-
-use super::map_type;
 use super::memlock::{Memlock, raised_after};
 use crate::sys::bpf::MapFd;
 use crate::sys::mmap::ArrayMap;
 use crate::sys::{Errno, attr, bpf, page_size};
-pub use type_name::MapTypeName;
-
-/// BPF_F_MMAPABLE: the array can be mapped (Linux 5.5).
-pub const BPF_F_MMAPABLE: u32 = 1 << 10;
-/// BPF_F_RDONLY_PROG: programs only read it.
-pub const BPF_F_RDONLY_PROG: u32 = 1 << 7;
-/// BPF_F_NUMA_NODE: the node in [`MapSpec::numa_node`] counts.
-pub const BPF_F_NUMA_NODE: u32 = 1 << 2;
-/// BPF_F_VTYPE_BTF_OBJ_FD: the value type of a struct_ops map is in a module's BTF.
-pub const BPF_F_VTYPE_BTF_OBJ_FD: u32 = 1 << 15;
+use corelo_core::uapi::map_type;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// What a map is to be. `..Default::default()` fills what does not matter.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,7 +31,7 @@ pub struct MapSpec<'a> {
     pub map_flags: u32,
     /// Type-specific.
     pub map_extra: u64,
-    /// Counts with [`BPF_F_NUMA_NODE`] only.
+    /// Counts with [`BPF_F_NUMA_NODE`](corelo_core::uapi::BPF_F_NUMA_NODE) only.
     pub numa_node: u32,
     /// The device to offload to, or 0.
     pub ifindex: u32,
@@ -56,7 +43,7 @@ pub struct MapSpec<'a> {
     pub btf_value_type_id: u32,
     /// For struct_ops: the value's type in vmlinux or the module below.
     pub btf_vmlinux_value_type_id: u32,
-    /// For struct_ops of a module: its BTF (with [`BPF_F_VTYPE_BTF_OBJ_FD`] in the flags).
+    /// For struct_ops of a module: its BTF (with [`BPF_F_VTYPE_BTF_OBJ_FD`](corelo_core::uapi::BPF_F_VTYPE_BTF_OBJ_FD) in the flags).
     pub value_type_btf_obj_fd: Option<BorrowedFd<'a>>,
     /// For maps of maps: the shape of the inner ones.
     pub inner_map_fd: Option<BorrowedFd<'a>>,
@@ -158,7 +145,7 @@ pub fn create(spec: &MapSpec<'_>, memlock: Memlock) -> Result<MapFd, Errno> {
     Err(first)
 }
 
-/// Maps an array (created with [`BPF_F_MMAPABLE`]) into this process; not writable once it is frozen.
+/// Maps an array (created with [`BPF_F_MMAPABLE`](corelo_core::uapi::BPF_F_MMAPABLE)) into this process; not writable once it is frozen.
 ///
 /// # Errors
 /// EINVAL where the map is no array; EPERM for a writable mapping of a frozen one; ENOTSUPP (524) without the flag.

@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use corelo_core::uapi::{BPF_F_RDONLY_PROG, MapTypeName, map_type};
 use rustix::fs::{Mode, mkdir, rmdir, unlink};
 
-use crate::objects::map_type;
 use crate::objects::maps::{self, MapSpec};
 use crate::objects::memlock::Memlock;
 use crate::sys::bpf::MapFd;
@@ -95,7 +95,7 @@ impl fmt::Display for PinError {
                 write!(f, "cannot pin: {errno}: no bpf file system is there: mount -t bpf bpf /sys/fs/bpf (as root)")
             }
             PinError::Mismatch { property: Property::MapType, found, wanted } => {
-                let name = |number: u64| maps::MapTypeName(u32::try_from(number).unwrap_or(u32::MAX));
+                let name = |number: u64| MapTypeName(u32::try_from(number).unwrap_or(u32::MAX));
                 let (found, wanted) = (name(found), name(wanted));
                 write!(f, "another map is pinned there: its type is {found}, {wanted} is declared")
             }
@@ -243,7 +243,7 @@ pub fn compare(map: BorrowedFd<'_>, spec: &MapSpec<'_>) -> Result<(), PinError> 
     let entries = maps::normalized_entries(spec.map_type, spec.max_entries).map_err(PinError::Open)?;
     // Kernels set it by themselves for device maps, which programs cannot write.
     let own_flags = match spec.map_type {
-        map_type::DEVMAP | map_type::DEVMAP_HASH => maps::BPF_F_RDONLY_PROG,
+        map_type::DEVMAP | map_type::DEVMAP_HASH => BPF_F_RDONLY_PROG,
         _ => 0,
     };
     for (property, found, wanted) in [

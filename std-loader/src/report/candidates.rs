@@ -6,9 +6,9 @@ use corelo_core::btf::TypeId;
 use corelo_core::btf::ext::CoreRelo;
 use corelo_core::btf::strings::Name;
 use corelo_core::prepare::Prepared;
+use corelo_core::relo::decision::VMLINUX;
 use corelo_core::relo::explain::{Explanation, explain};
 use corelo_core::relo::format::TypeName;
-use corelo_core::relo::resolve::VMLINUX;
 
 use crate::kernel::ModuleNames;
 

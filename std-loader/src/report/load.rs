@@ -5,9 +5,10 @@ use core::fmt;
 use corelo_core::btf::TypeId;
 use corelo_core::btf::strings::Name;
 use corelo_core::object::Map;
-use corelo_core::object::section_name::{AttachType, ProgType, ProgramKind, Target};
+use corelo_core::object::section_name::{ProgramKind, Target};
 use corelo_core::prepare::{AttachTarget, Prepared};
 use corelo_core::struct_ops::StructOpsError;
+use corelo_core::uapi::{AttachType, ProgType};
 use rustix::thread::CapabilitySet;
 
 use super::link::LinkReport;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use corelo_core::object::section_name::ProgType;
+use corelo_core::uapi::ProgType;
 use rustix::thread::CapabilitySet;
 
 use crate::kernel::lockdown;

@@ -4,8 +4,8 @@ use core::fmt;
 
 use corelo_core::btf::strings::Name;
 use corelo_core::prepare::{Prepared, Relocation, RelocationError};
+use corelo_core::relo::decision::Verdict;
 use corelo_core::relo::format::LocalSpec;
-use corelo_core::relo::resolve::Verdict;
 
 use super::candidates::CandidatesReport;
 

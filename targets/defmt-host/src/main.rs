@@ -9,7 +9,7 @@ use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::{Btf, TypeId};
 use corelo_core::link::{LinkCause, LinkError};
 use corelo_core::object::Object;
-use corelo_core::relo::resolve::Verdict;
+use corelo_core::relo::decision::Verdict;
 use defmt_decoder::{DecodeError, Table};
 
 /// What a device would send down its wire.

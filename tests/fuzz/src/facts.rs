@@ -9,7 +9,7 @@ use corelo_core::btf::sanitize::SanitizeError;
 use corelo_core::link::LinkCause;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, PrepareError, Prepared, prepare};
-use corelo_core::relo::resolve::Verdict;
+use corelo_core::relo::decision::Verdict;
 use corelo_loader::report::{LinkReport, RelocationPlace, RelocationReport};
 use zerocopy::IntoBytes as _;
 

@@ -41,11 +41,12 @@ mod older_kernels {
     use corelo_tests::kernel::{Feature, has};
 
     use crate::load::{Collection, LoadOptions};
-    use crate::objects::{GrowingLog, Map, attach_type};
+    use crate::objects::{GrowingLog, Map};
     use crate::sys::Errno;
     use crate::sys::bpf::cmd;
     use crate::sys::fake::{install, set_u32, u32_at};
     use crate::sys::fake_probe::fire;
+    use corelo_core::uapi::AttachType;
 
     /// The semaphore is one for all tests.
     fn alone() -> MutexGuard<'static, ()> {
@@ -59,13 +60,13 @@ mod older_kernels {
         const ATTACH_TYPE: usize = 8;
         move |command, attr| match command {
             // It does not look at the attach type of kprobe programs.
-            cmd::PROG_LOAD if u32_at(attr, EXPECTED_ATTACH_TYPE) == attach_type::TRACE_UPROBE_MULTI => {
+            cmd::PROG_LOAD if u32_at(attr, EXPECTED_ATTACH_TYPE) == AttachType::TRACE_UPROBE_MULTI.0 => {
                 set_u32(attr, EXPECTED_ATTACH_TYPE, 0);
                 None
             }
             // The probe for the helper: a tracepoint program of two instructions.
             cmd::PROG_LOAD if !has_cookies && u32_at(attr, 0) == 5 && u32_at(attr, 4) == 2 => Some(Err(Errno::EINVAL)),
-            cmd::LINK_CREATE if u32_at(attr, ATTACH_TYPE) == attach_type::TRACE_UPROBE_MULTI => {
+            cmd::LINK_CREATE if u32_at(attr, ATTACH_TYPE) == AttachType::TRACE_UPROBE_MULTI.0 => {
                 Some(Err(Errno::EOPNOTSUPP))
             }
             cmd::LINK_CREATE if !has_cookies => Some(Err(Errno::EINVAL)),

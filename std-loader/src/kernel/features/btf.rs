@@ -2,6 +2,8 @@
 //!
 //! The layouts are those of Documentation/bpf/btf.rst; all numbers are in the host's byte order.
 
+use corelo_core::btf::{Info, Kind};
+
 use super::Feature;
 
 /// Bytes of the header.
@@ -16,23 +18,12 @@ const SECTION: u32 = 3;
 const QMARK_SECTION: u32 = 9;
 const CONTEXT_TAG: u32 = 16;
 
-const INT: u32 = 1;
-const PTR: u32 = 2;
-const FUNC: u32 = 12;
-const FUNC_PROTO: u32 = 13;
-const VAR: u32 = 14;
-const DATASEC: u32 = 15;
-const FLOAT: u32 = 16;
-const DECL_TAG: u32 = 17;
-const TYPE_TAG: u32 = 18;
-const ENUM64: u32 = 19;
-
-const fn info(kind: u32, vlen: u32) -> u32 {
-    kind << 24 | vlen
+const fn info(kind: Kind, vlen: u32) -> u32 {
+    Info::new(kind, vlen, false).0
 }
 
 /// `int`: signed, 32 bits.
-const A_INT: [u32; 4] = [NAME, info(INT, 0), 4, 1 << 24 | 32];
+const A_INT: [u32; 4] = [NAME, info(Kind::Int, 0), 4, 1 << 24 | 32];
 
 /// A blob in a buffer.
 pub(super) struct Blob {
@@ -75,29 +66,29 @@ impl Blob {
 
 /// The smallest blob that only kernels with the feature take; `None` for features that are not about loading BTF.
 pub(super) fn blob(feature: Feature) -> Option<Blob> {
-    let proto = [0, info(FUNC_PROTO, 1), 0, NAME, 1];
+    let proto = [0, info(Kind::FuncProto, 1), 0, NAME, 1];
     // Static linkage for the function, so that the kernel must not know another.
-    let func = |linkage| [NAME, info(FUNC, linkage), 2];
-    let var = [NAME, info(VAR, 0), 1, 0];
-    let section = |name| [name, info(DATASEC, 1), 4, 2, 0, 4];
+    let func = |linkage| [NAME, info(Kind::Func, linkage), 2];
+    let var = [NAME, info(Kind::Var, 0), 1, 0];
+    let section = |name| [name, info(Kind::Datasec, 1), 4, 2, 0, 4];
     Some(match feature {
         Feature::Btf => Blob::new(&[&A_INT]),
         Feature::BtfFunc => Blob::new(&[&A_INT, &proto, &func(0)]),
         Feature::BtfFuncGlobal => Blob::new(&[&A_INT, &proto, &func(1)]),
         Feature::BtfDatasec => Blob::new(&[&A_INT, &var, &section(SECTION)]),
         Feature::BtfQmarkDatasec => Blob::new(&[&A_INT, &var, &section(QMARK_SECTION)]),
-        Feature::BtfFloat => Blob::new(&[&[NAME, info(FLOAT, 0), 4]]),
+        Feature::BtfFloat => Blob::new(&[&[NAME, info(Kind::Float, 0), 4]]),
         // Of the whole variable: component -1.
-        Feature::BtfDeclTag => Blob::new(&[&A_INT, &var, &[NAME, info(DECL_TAG, 0), 2, u32::MAX]]),
-        Feature::BtfTypeTag => Blob::new(&[&A_INT, &[NAME, info(TYPE_TAG, 0), 1], &[0, info(PTR, 0), 2]]),
+        Feature::BtfDeclTag => Blob::new(&[&A_INT, &var, &[NAME, info(Kind::DeclTag, 0), 2, u32::MAX]]),
+        Feature::BtfTypeTag => Blob::new(&[&A_INT, &[NAME, info(Kind::TypeTag, 0), 1], &[0, info(Kind::Ptr, 0), 2]]),
         // What runs it is in probes.rs: x [4] calls x [6], whose parameter is the context.
         Feature::ArgCtx => {
-            let proto = [0, info(FUNC_PROTO, 1), 1, NAME, 2];
-            let func = |proto| [NAME, info(FUNC, 1), proto];
-            let tag = [CONTEXT_TAG, info(DECL_TAG, 0), 6, 0];
-            Blob::new(&[&A_INT, &[0, info(PTR, 0), 0], &proto, &func(3), &proto, &func(5), &tag])
+            let proto = [0, info(Kind::FuncProto, 1), 1, NAME, 2];
+            let func = |proto| [NAME, info(Kind::Func, 1), proto];
+            let tag = [CONTEXT_TAG, info(Kind::DeclTag, 0), 6, 0];
+            Blob::new(&[&A_INT, &[0, info(Kind::Ptr, 0), 0], &proto, &func(3), &proto, &func(5), &tag])
         }
-        Feature::BtfEnum64 => Blob::new(&[&[NAME, info(ENUM64, 1), 8, NAME, 1, 1]]),
+        Feature::BtfEnum64 => Blob::new(&[&[NAME, info(Kind::Enum64, 1), 8, NAME, 1, 1]]),
         _ => return None,
     })
 }

@@ -5,25 +5,13 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use corelo_core::insn::pseudo;
+use corelo_core::uapi::{AttachType, BPF_F_MMAPABLE, ProgType, helper, map_type};
+
 use super::{Feature, btf};
-use crate::objects::{
-    BPF_F_MMAPABLE, MapFd, MapSpec, Memlock, ProgramSpec, attach_type, load_btf, load_program, map_type, maps,
-};
+use crate::objects::{MapFd, MapSpec, Memlock, ProgramSpec, load_btf, load_program, maps};
 use crate::sys::bpf::{CStrAddress, Functions};
 use crate::sys::{Errno, bpf};
-
-const SOCKET_FILTER: u32 = 1;
-const KPROBE: u32 = 2;
-const TRACEPOINT: u32 = 5;
-const CGROUP_SOCK: u32 = 9;
-/// BPF_CGROUP_INET_SOCK_CREATE.
-const CGROUP_INET_SOCK_CREATE: u32 = 2;
-
-/// Helpers by number: `enum bpf_func_id`.
-const PROBE_READ_KERNEL: i32 = 113;
-const KTIME_GET_COARSE_NS: i32 = 160;
-const GET_FUNC_IP: i32 = 173;
-const GET_ATTACH_COOKIE: i32 = 174;
 
 type Insn = [u8; 8];
 
@@ -41,9 +29,6 @@ const fn move_imm(register: u8, value: i32) -> Insn {
 const fn call(helper: i32) -> Insn {
     insn(0x85, 0, 0, helper)
 }
-
-/// BPF_PSEUDO_MAP_VALUE.
-const MAP_VALUE: u8 = 2;
 
 const EXIT: Insn = insn(0x95, 0, 0, 0);
 const RETURN_0: [Insn; 2] = [move_imm(0, 0), EXIT];
@@ -63,49 +48,54 @@ pub(super) fn run(feature: Feature, memlock: Memlock) -> Result<bool, Errno> {
         Feature::ProgName => program_name(memlock),
         Feature::GlobalData => global_data(memlock),
         Feature::ArrayMmap => array(BPF_F_MMAPABLE, memlock).map(|_| true),
-        Feature::ExpAttachType => {
-            loaded(load(ProgramSpec { expected_attach_type: CGROUP_INET_SOCK_CREATE, ..new(CGROUP_SOCK) }, &RETURN_1))
-        }
+        Feature::ExpAttachType => loaded(load(
+            ProgramSpec { expected_attach_type: AttachType::CGROUP_INET_SOCK_CREATE.0, ..new(ProgType::CGROUP_SOCK.0) },
+            &RETURN_1,
+        )),
         Feature::ProbeReadKernel => loaded(load(
-            new(TRACEPOINT),
+            new(ProgType::TRACEPOINT.0),
             &[
                 // r1 = r10 - 8: eight bytes of stack
                 insn(0xbf, 1, 10, 0),
                 insn(0x07, 1, 0, -8),
                 move_imm(2, 8),
                 move_imm(3, 0),
-                call(PROBE_READ_KERNEL),
+                call(helper::PROBE_READ_KERNEL),
                 EXIT,
             ],
         )),
         Feature::ProgBindMap => {
             let map = array(0, memlock)?;
-            let program = load(new(SOCKET_FILTER), &RETURN_0)?;
+            let program = load(new(ProgType::SOCKET_FILTER.0), &RETURN_0)?;
             bpf::prog_bind_map(program.as_fd(), map.as_fd()).map(|()| true)
         }
         Feature::PerfLink => {
-            let program = load(new(TRACEPOINT), &RETURN_0)?;
+            let program = load(new(ProgType::TRACEPOINT.0), &RETURN_0)?;
             // There is no event of this number: a kernel that knows the link looks for it.
             expect(
                 Errno::EBADF,
-                bpf::link_create(program.as_fd(), u32::MAX, attach_type::PERF_EVENT, 0, &bpf::LinkTarget::Plain),
+                bpf::link_create(program.as_fd(), u32::MAX, AttachType::PERF_EVENT.0, 0, &bpf::LinkTarget::Plain),
             )
         }
-        Feature::BpfCookie => loaded(load(new(TRACEPOINT), &[call(GET_ATTACH_COOKIE), EXIT])),
+        Feature::BpfCookie => loaded(load(new(ProgType::TRACEPOINT.0), &[call(helper::GET_ATTACH_COOKIE), EXIT])),
         // The helper came with the accounting, which shows nowhere else; libbpf looks for the same.
-        Feature::MemcgAccount => loaded(load(new(SOCKET_FILTER), &[call(KTIME_GET_COARSE_NS), EXIT])),
+        Feature::MemcgAccount => {
+            loaded(load(new(ProgType::SOCKET_FILTER.0), &[call(helper::KTIME_GET_COARSE_NS), EXIT]))
+        }
         Feature::LogTrueSize => log_true_size(memlock),
         Feature::LdImm64FullRange => full_range_load(memlock),
         Feature::KprobeMulti => {
-            let program =
-                load(ProgramSpec { expected_attach_type: attach_type::TRACE_KPROBE_MULTI, ..new(KPROBE) }, &RETURN_0)?;
+            let program = load(
+                ProgramSpec { expected_attach_type: AttachType::TRACE_KPROBE_MULTI.0, ..new(ProgType::KPROBE.0) },
+                &RETURN_0,
+            )?;
             // A kernel that knows the link looks for the function, which no kernel has.
             expect(
                 Errno::ESRCH,
                 bpf::link_create(
                     program.as_fd(),
                     0,
-                    attach_type::TRACE_KPROBE_MULTI,
+                    AttachType::TRACE_KPROBE_MULTI.0,
                     0,
                     &bpf::LinkTarget::KprobeMulti {
                         functions: Functions::Symbols(&[CStrAddress::new(c"corelo_no_such_function")]),
@@ -116,15 +106,17 @@ pub(super) fn run(feature: Feature, memlock: Memlock) -> Result<bool, Errno> {
             )
         }
         Feature::UprobeMulti => {
-            let program =
-                load(ProgramSpec { expected_attach_type: attach_type::TRACE_UPROBE_MULTI, ..new(KPROBE) }, &RETURN_0)?;
+            let program = load(
+                ProgramSpec { expected_attach_type: AttachType::TRACE_UPROBE_MULTI.0, ..new(ProgType::KPROBE.0) },
+                &RETURN_0,
+            )?;
             // A kernel that knows the link looks at the file, which is a directory.
             expect(
                 Errno::EBADF,
                 bpf::link_create(
                     program.as_fd(),
                     0,
-                    attach_type::TRACE_UPROBE_MULTI,
+                    AttachType::TRACE_UPROBE_MULTI.0,
                     0,
                     &bpf::LinkTarget::UprobeMulti {
                         path: c"/",
@@ -189,7 +181,7 @@ fn module_btf(memlock: Memlock) -> Result<bool, Errno> {
 /// Not by `load_program`, which leaves the name out where the kernel's version is too low for it.
 fn program_name(memlock: Memlock) -> Result<bool, Errno> {
     // So that the limit is raised where it has to be.
-    drop(program(ProgramSpec::new(SOCKET_FILTER), &RETURN_0, memlock)?);
+    drop(program(ProgramSpec::new(ProgType::SOCKET_FILTER.0), &RETURN_0, memlock)?);
     let load = bpf::ProgLoad { name: maps::kernel_name(b"corelo_probe"), ..socket_filter(&RETURN_0) };
     bpf::prog_load(&load, &mut [], &mut 0).map(|_| true)
 }
@@ -202,20 +194,20 @@ fn context_tag(memlock: Memlock) -> Result<bool, Errno> {
     let btf = load_blob(blob.as_bytes(), memlock)?;
     /// BPF_PSEUDO_CALL.
     const FUNCTION: u8 = 1;
-    let insns = [insn(0x85, 0, FUNCTION, 1), EXIT, call(GET_FUNC_IP), EXIT];
+    let insns = [insn(0x85, 0, FUNCTION, 1), EXIT, call(helper::GET_FUNC_IP), EXIT];
     // Where each function starts, and its type.
     let func_info = [0u32, 4, 2, 6].map(u32::to_ne_bytes);
     let spec = ProgramSpec {
         btf_fd: Some(btf.as_fd()),
         func_info: func_info.as_flattened(),
         func_info_rec_size: 8,
-        ..ProgramSpec::new(KPROBE)
+        ..ProgramSpec::new(ProgType::KPROBE.0)
     };
     program(spec, &insns, memlock).map(|_| true)
 }
 
 fn log_true_size(memlock: Memlock) -> Result<bool, Errno> {
-    drop(program(ProgramSpec::new(SOCKET_FILTER), &RETURN_0, memlock)?);
+    drop(program(ProgramSpec::new(ProgType::SOCKET_FILTER.0), &RETURN_0, memlock)?);
     let mut log = [0; 1024];
     let mut true_size = 0;
     let load = bpf::ProgLoad { log_level: 1, ..socket_filter(&RETURN_0) };
@@ -225,7 +217,7 @@ fn log_true_size(memlock: Memlock) -> Result<bool, Errno> {
 
 fn socket_filter(insns: &[Insn]) -> bpf::ProgLoad<'_> {
     bpf::ProgLoad {
-        prog_type: SOCKET_FILTER,
+        prog_type: ProgType::SOCKET_FILTER.0,
         expected_attach_type: 0,
         insns: insns.as_flattened(),
         license: c"GPL",
@@ -250,7 +242,7 @@ fn socket_filter(insns: &[Insn]) -> bpf::ProgLoad<'_> {
 /// out of the value.
 fn full_range_load(memlock: Memlock) -> Result<bool, Errno> {
     let map = array(0, memlock)?;
-    let insns = [insn(0x18, 1, MAP_VALUE, map.as_fd().as_raw_fd()), insn(0, 0, 0, 1 << 30), EXIT];
+    let insns = [insn(0x18, 1, pseudo::MAP_VALUE, map.as_fd().as_raw_fd()), insn(0, 0, 0, 1 << 30), EXIT];
     let mut log = [0; 1024];
     let load = bpf::ProgLoad { log_level: 1, ..socket_filter(&insns) };
     let Err(errno) = bpf::prog_load(&load, &mut log, &mut 0) else { return Err(Errno::EINVAL) };
@@ -268,12 +260,12 @@ fn full_range_load(memlock: Memlock) -> Result<bool, Errno> {
 fn global_data(memlock: Memlock) -> Result<bool, Errno> {
     let map = array(0, memlock)?;
     let insns = [
-        insn(0x18, 1, MAP_VALUE, map.as_fd().as_raw_fd()),
+        insn(0x18, 1, pseudo::MAP_VALUE, map.as_fd().as_raw_fd()),
         insn(0, 0, 0, 0),
         // *(u64 *)(r1 + 0) = 42
         insn(0x7a, 1, 0, 42),
         RETURN_0[0],
         RETURN_0[1],
     ];
-    program(ProgramSpec::new(SOCKET_FILTER), &insns, memlock).map(|_| true)
+    program(ProgramSpec::new(ProgType::SOCKET_FILTER.0), &insns, memlock).map(|_| true)
 }

@@ -1,9 +1,9 @@
 //! `corelo load`: into the kernel and out again, to see what it makes of an object.
 
 use corelo_core::arena::Arena;
-use corelo_core::object::section_name::{AttachType, ProgType};
+use corelo_core::uapi::{AttachType, MapTypeName, ProgType};
 use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::objects::{MapTypeName, map_info, prog_info, prog_map_ids};
+use corelo_loader::objects::{map_info, prog_info, prog_map_ids};
 use corelo_loader::sys::Errno;
 use serde_json::{Value, json};
 

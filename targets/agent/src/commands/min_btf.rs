@@ -1,8 +1,9 @@
 //! `corelo min-btf`: the few types that objects need.
 
 use corelo_core::arena::Arena;
-use corelo_core::min_btf::{MinimalError, Needs, minimal};
+use corelo_core::min_btf::{MinimalError, minimal};
 use corelo_core::object::Object;
+use corelo_core::prepare::Needs;
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError};
 use corelo_loader::report::ObjectReport;
 

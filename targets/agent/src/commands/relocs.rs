@@ -2,9 +2,9 @@
 
 use corelo_core::arena::Arena;
 use corelo_core::prepare::Relocation;
+use corelo_core::relo::decision::Verdict;
 use corelo_core::relo::format::LocalSpec;
 use corelo_core::relo::patch::Patched;
-use corelo_core::relo::resolve::Verdict;
 use corelo_loader::report::{RelocationReport, btf_name, candidates};
 use serde_json::{Value, json};
 use zerocopy::IntoBytes;

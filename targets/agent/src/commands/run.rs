@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use corelo_core::arena::Arena;
 use corelo_core::btf::{TypeId, Types};
+use corelo_core::uapi::map_type;
 use corelo_loader::attach::Link;
 use corelo_loader::events::{RingBuffer, RingSet};
 use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::objects::map_type;
 use corelo_loader::sys::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Value, json};

@@ -170,7 +170,7 @@ pub unsafe extern "C" fn corelo_link(
                     ReferenceKind::ExternLoad => Reference::ExternLoad,
                     ReferenceKind::ExternCall => Reference::ExternCall,
                 },
-                number: reference.number() as u32,
+                number: reference.index() as u32,
             });
         }
         Ok(())

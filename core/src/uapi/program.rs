@@ -36,6 +36,11 @@ macro_rules! numbers {
     };
 }
 
+/// BPF_F_SLEEPABLE: the program may sleep (Linux 5.10).
+pub const BPF_F_SLEEPABLE: u32 = 1 << 4;
+/// BPF_F_XDP_HAS_FRAGS: it takes XDP packets in several buffers (Linux 5.18).
+pub const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
+
 numbers! {
     /// The type of a program (UAPI: `enum bpf_prog_type`).
     ProgType {

@@ -17,15 +17,16 @@ use crate::bytes::Bytes;
 use crate::limits::MAX_CHAIN;
 use crate::numbers::{to_u32, to_usize};
 use crate::object::ObjectError;
+use crate::object::datasec::find_datasec;
 use crate::object::elf::{Section, Symbol};
 use crate::object::map::{Map, Pinning};
-use crate::object::maps::{ARRAY_OF_MAPS, HASH_OF_MAPS, find_datasec};
+use crate::uapi::map_type;
 
 /// Bytes of the two layouts of which words are taken.
 const SEVEN_WORDS: usize = 28;
 
 fn holds_maps(map: &Map) -> bool {
-    matches!(map.map_type, ARRAY_OF_MAPS | HASH_OF_MAPS)
+    matches!(map.map_type, map_type::ARRAY_OF_MAPS | map_type::HASH_OF_MAPS)
 }
 
 /// Reads what follows the shared words of a definition.
@@ -66,9 +67,9 @@ pub(super) fn place_inner_maps(maps: &mut [Map], first: usize) -> Result<(), Obj
         let is_it = |inner: &Map| inner.section_offset == place && !holds_maps(inner);
         let bad = ObjectError::LegacyMapWord { symbol: map.name, word: 5, value: to_u32(index) };
         let found = maps.iter().position(is_it).and_then(|inner| inner.checked_add(first)?.checked_add(1));
-        let number = found.and_then(|number| u16::try_from(number).ok()).ok_or(bad)?;
+        let inner_index = found.and_then(|inner_index| u16::try_from(inner_index).ok()).ok_or(bad)?;
         if let Some(map) = maps.get_mut(at) {
-            map.inner = number;
+            map.inner = inner_index;
         }
     }
     Ok(())
