@@ -5,6 +5,7 @@ pub mod figures;
 pub mod markdown;
 pub mod objects;
 pub mod peer;
+pub mod picture;
 pub mod plot;
 pub mod prepare;
 pub mod report;

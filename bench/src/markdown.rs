@@ -13,6 +13,13 @@ pub fn replace(path: &Path, name: &str, text: &str) {
     fs::write(path, new).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
+/// What is between the markers of `name` in a file's text, if it has both.
+#[must_use]
+pub fn between<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let (_, rest) = text.split_once(&format!("<!-- {name} -->\n"))?;
+    Some(rest.split_once(&format!("<!-- /{name} -->"))?.0)
+}
+
 fn replaced(old: &str, name: &str, text: &str) -> String {
     let (start, end) = (format!("<!-- {name} -->"), format!("<!-- /{name} -->"));
     let text = text.trim_end();
@@ -68,6 +75,8 @@ mod tests {
     fn text_is_put_between_markers() {
         let once = replaced("a\n", "x", "one\n");
         assert_eq!(once, "a\n\n<!-- x -->\none\n<!-- /x -->\n");
+        assert_eq!(between(&once, "x"), Some("one\n"));
+        assert_eq!(between("<!-- x -->\none", "x"), None);
         assert_eq!(replaced(&once, "x", "two"), "a\n\n<!-- x -->\ntwo\n<!-- /x -->\n");
     }
 }

@@ -1,28 +1,31 @@
 //! The peers side by side: each does the same work on the same object and kernel, in processes of its own, in turn.
 //!
-//! `cargo run --release -p corelo-bench --features peers --bin peers -- --markdown bench/RESULTS.md --markdown README.md`
-//! builds the peers' programs, measures, and writes the table between the markers `peers` of the files named. It needs
-//! root, valgrind and strace. `--rounds N` is how many processes of each are timed.
+//! `cargo run --release -p corelo-bench --features peers --bin peers -- --markdown bench/RESULTS.md --markdown README.md
+//! --svg bench/peers.svg` builds the peers' programs, measures, and writes the table between the markers `peers` of the
+//! files named, and a picture of it. It needs root, valgrind and strace. `--rounds N` is how many processes of each are
+//! timed.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use corelo_bench::figures::{Figures, PEERS, measure};
 use corelo_bench::markdown::{grouped, replace, table};
+use corelo_bench::picture::picture;
 use corelo_bench::run::{output, sibling};
 use corelo_tests::corpus::workspace_root;
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::fixture;
 
 fn main() -> ExitCode {
-    let (mut files, mut rounds) = (Vec::new(), 41);
+    let (mut files, mut pictures, mut rounds) = (Vec::new(), Vec::new(), 41);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match (arg.as_str(), args.next()) {
             ("--markdown", Some(file)) => files.push(PathBuf::from(file)),
+            ("--svg", Some(file)) => pictures.push(PathBuf::from(file)),
             ("--rounds", Some(count)) => rounds = count.parse().expect("a number of rounds"),
             _ => {
-                eprintln!("usage: peers [--rounds N] [--markdown FILE]...");
+                eprintln!("usage: peers [--rounds N] [--markdown FILE]... [--svg FILE]...");
                 return ExitCode::from(2);
             }
         }
@@ -36,6 +39,10 @@ fn main() -> ExitCode {
     print!("{text}");
     for file in files {
         replace(&file, "peers", &text);
+    }
+    for file in pictures {
+        let svg = picture(&format!("<!-- peers -->\n{text}<!-- /peers -->\n"));
+        std::fs::write(&file, svg).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     }
     ExitCode::SUCCESS
 }
