@@ -15,6 +15,8 @@ use corelo_loader::kernel::KernelBtf;
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::objects::{GrowingLog, Map};
 use corelo_loader::sys::Errno;
+use corelo_tests::endian::Endian;
+use corelo_tests::fixtures::fixture;
 use corelo_tests::kernel::{Feature, has, not_here};
 
 /// A loaded object, as far as the tests ask.
@@ -40,9 +42,7 @@ impl Loaded<'_> {
 
 /// All programs of a fixture, optional ones too.
 fn load(name: &str, then: impl FnOnce(&Loaded<'_>)) {
-    let endian = if cfg!(target_endian = "big") { "eb" } else { "el" };
-    let path = format!("{}/../tests/fixtures/{name}-{endian}.o", env!("CARGO_MANIFEST_DIR"));
-    let file = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let file = fixture(name, Endian::native()).read();
     let kernel = KernelBtf::open().ok();
     let mut buffer = vec![0; 256 << 10];
     let mut arena = Arena::new(&mut buffer);

@@ -16,6 +16,8 @@ use corelo_loader::kernel::kallsyms::{self, Address, Found, KallsymsError};
 use corelo_loader::kernel::kconfig::{self, ConfigFile, KconfigError, KconfigType, Wanted};
 use corelo_loader::kernel::{Feature, Features, KernelVersion, Support};
 use corelo_loader::objects::{self, Map, MapFd, MapSpec, Memlock, ProgramSpec, load_program};
+use corelo_tests::endian::Endian;
+use corelo_tests::insn::{Insn, Width, encode};
 use corelo_tests::kernel::{self, has, not_here, skip};
 
 /// An array of one u64.
@@ -197,31 +199,27 @@ fn own_symbol() -> String {
         .to_owned()
 }
 
-fn insn(opcode: u8, dst: u8, src: u8, offset: i16, imm: i32) -> [u8; 8] {
-    let registers = if cfg!(target_endian = "big") { dst << 4 | src } else { src << 4 | dst };
-    let ([o0, o1], [i0, i1, i2, i3]) = (offset.to_ne_bytes(), imm.to_ne_bytes());
-    [opcode, registers, o0, o1, i0, i1, i2, i3]
-}
-
 /// A uprobe that counts in the array's element.
 fn count_calls(map: &MapFd, path: &Path, offset: u64) -> Link {
+    let [low, high] = Insn::ld_imm64(1, 1, u64::try_from(map.as_fd().as_raw_fd()).unwrap());
     let insns = [
         // *(u32 *)(r10 - 4) = 0; r0 = lookup(map, r10 - 4)
-        insn(0x62, 10, 0, -4, 0),
-        insn(0x18, 1, 1, 0, map.as_fd().as_raw_fd()),
-        insn(0, 0, 0, 0, 0),
-        insn(0xbf, 2, 10, 0, 0),
-        insn(0x07, 2, 0, 0, -4),
-        insn(0x85, 0, 0, 0, 1),
+        Insn::st(Width::W, 10, -4, 0),
+        low,
+        high,
+        Insn::mov64_reg(2, 10),
+        Insn::add64_imm(2, -4),
+        Insn::call_helper(1),
         // if r0 != 0, lock *(u64 *)r0 += 1
-        insn(0x15, 0, 0, 2, 0),
-        insn(0xb7, 1, 0, 0, 1),
-        insn(0xdb, 0, 1, 0, 0),
-        insn(0xb7, 0, 0, 0, 0),
-        insn(0x95, 0, 0, 0, 0),
+        Insn::new(0x15, 0, 0, 2, 0),
+        Insn::mov64_imm(1, 1),
+        Insn::atomic(Width::Dw, 0, 1, 0, 0),
+        Insn::mov64_imm(0, 0),
+        Insn::exit(),
     ];
+    let insns = encode(&insns, Endian::native());
     // BPF_PROG_TYPE_KPROBE.
-    let program = load_program(&ProgramSpec::new(2), insns.as_flattened(), &mut &mut [][..]).unwrap();
+    let program = load_program(&ProgramSpec::new(2), &insns, &mut &mut [][..]).unwrap();
     let uprobe = Uprobe { path, offset, ref_ctr_offset: 0, returns: false, pid: Some(std::process::id()), cookie: 0 };
     attach(program.as_fd(), uprobe).unwrap()
 }

@@ -17,6 +17,8 @@ use corelo_loader::objects::{
     self, GrowingLog, Map, MapFd, MapSpec, Memlock, PerCpuMap, ProgramSpec, TestRun, load_program,
 };
 use corelo_loader::sys::{Errno, page_size};
+use corelo_tests::endian::Endian;
+use corelo_tests::insn::{Insn, Width, encode};
 use corelo_tests::kernel::bpf::Mounted;
 use corelo_tests::kernel::{Feature, has, not_here, skip};
 
@@ -65,53 +67,30 @@ fn create(map_type: u32, key_size: u32, value_size: u32, max_entries: u32) -> Re
     objects::create_map(&spec, Memlock::RaiseIfRefused)
 }
 
-/// One instruction: opcode, destination, source, offset, immediate.
-fn insn(opcode: u8, dst: u8, src: u8, off: i16, imm: i32) -> Vec<u8> {
-    let registers = if cfg!(target_endian = "big") { dst << 4 | src } else { src << 4 | dst };
-    let mut bytes = vec![opcode, registers];
-    bytes.extend(off.to_ne_bytes());
-    bytes.extend(imm.to_ne_bytes());
-    bytes
-}
-
-fn mov(dst: u8, imm: i32) -> Vec<u8> {
-    insn(0xb7, dst, 0, 0, imm)
-}
-
-fn mov_reg(dst: u8, src: u8) -> Vec<u8> {
-    insn(0xbf, dst, src, 0, 0)
-}
-
-fn add(dst: u8, imm: i32) -> Vec<u8> {
-    insn(0x07, dst, 0, 0, imm)
-}
-
-fn store(dst: u8, off: i16, imm: i32) -> Vec<u8> {
-    insn(0x62, dst, 0, off, imm)
-}
-
-/// The same of 8 bytes.
-fn store_wide(dst: u8, off: i16, imm: i32) -> Vec<u8> {
-    insn(0x7a, dst, 0, off, imm)
-}
-
-fn helper(number: i32) -> Vec<u8> {
-    insn(0x85, 0, 0, 0, number)
-}
-
-fn exit() -> Vec<u8> {
-    insn(0x95, 0, 0, 0, 0)
+/// The bytes of a program for this machine.
+fn code(insns: &[Insn]) -> Vec<u8> {
+    encode(insns, Endian::native())
 }
 
 /// dst = the map (BPF_PSEUDO_MAP_FD).
-fn load_map(dst: u8, map: BorrowedFd<'_>) -> Vec<u8> {
-    [insn(0x18, dst, 1, 0, map.as_raw_fd()), insn(0, 0, 0, 0, 0)].concat()
+fn load_map(dst: u8, map: BorrowedFd<'_>) -> [Insn; 2] {
+    Insn::ld_imm64(dst, 1, u64::try_from(map.as_raw_fd()).unwrap())
 }
 
 /// Writes the 8 bytes `value`, then zeros, into a ring buffer, and returns what the helper does.
 fn ring_output(map: BorrowedFd<'_>, value: i32) -> Vec<u8> {
-    [store_wide(10, -8, value), load_map(1, map), mov_reg(2, 10), add(2, -8), mov(3, 8), mov(4, 0), helper(130), exit()]
-        .concat()
+    let [low, high] = load_map(1, map);
+    code(&[
+        Insn::st(Width::Dw, 10, -8, value),
+        low,
+        high,
+        Insn::mov64_reg(2, 10),
+        Insn::add64_imm(2, -8),
+        Insn::mov64_imm(3, 8),
+        Insn::mov64_imm(4, 0),
+        Insn::call_helper(130),
+        Insn::exit(),
+    ])
 }
 
 fn load(prog_type: u32, insns: &[u8]) -> std::os::fd::OwnedFd {
@@ -279,22 +258,25 @@ fn perf_buffers_count_what_they_lose() {
     let fd = create(map_type::PERF_EVENT_ARRAY, 4, 4, 0).unwrap();
     assert_eq!(fd.max_entries(), corelo_loader::kernel::possible_cpus().unwrap());
     // A raw tracepoint program with a test run: perf_event_output(ctx, map, this CPU, 12 bytes).
+    let [map_low, map_high] = load_map(2, fd.as_fd());
+    // BPF_F_CURRENT_CPU.
+    let [cpu_low, cpu_high] = Insn::ld_imm64(3, 0, 0xffff_ffff);
     let program = load(
         RAW_TRACEPOINT,
-        &[
-            store(10, -16, 0x0403_0201),
-            store(10, -12, 5),
-            store(10, -8, 6),
-            load_map(2, fd.as_fd()),
-            insn(0x18, 3, 0, 0, -1),
-            insn(0, 0, 0, 0, 0),
-            mov_reg(4, 10),
-            add(4, -16),
-            mov(5, 12),
-            helper(25),
-            exit(),
-        ]
-        .concat(),
+        &code(&[
+            Insn::st(Width::W, 10, -16, 0x0403_0201),
+            Insn::st(Width::W, 10, -12, 5),
+            Insn::st(Width::W, 10, -8, 6),
+            map_low,
+            map_high,
+            cpu_low,
+            cpu_high,
+            Insn::mov64_reg(4, 10),
+            Insn::add64_imm(4, -16),
+            Insn::mov64_imm(5, 12),
+            Insn::call_helper(25),
+            Insn::exit(),
+        ]),
     );
     let run = || objects::prog_test_run(program.as_fd(), &mut TestRun::default()).unwrap().retval;
     let mut rings = [const { None }; 64];
@@ -345,9 +327,9 @@ fn perf_buffers_count_what_they_lose() {
 fn a_failing_program_has_its_log_and_its_errno() {
     let Some(_kernel) = kernel() else { return };
     // Many good instructions, so that the log is long, then a read of a register that was never written.
-    let mut insns: Vec<u8> = (0..400).flat_map(|i| mov(0, i)).collect();
-    insns.extend(mov_reg(0, 7));
-    insns.extend(exit());
+    let mut insns: Vec<Insn> = (0..400).map(|i| Insn::mov64_imm(0, i)).collect();
+    insns.extend([Insn::mov64_reg(0, 7), Insn::exit()]);
+    let insns = code(&insns);
     let spec = ProgramSpec { name: b"bad", log_level: 2, ..ProgramSpec::new(SOCKET_FILTER) };
     let mut log = GrowingLog::new(256, 1 << 20);
     let failure = load_program(&spec, &insns, &mut log).unwrap_err();
@@ -371,7 +353,7 @@ fn a_failing_program_has_its_log_and_its_errno() {
         assert_eq!(failure.errno, Errno::EACCES, "{len}");
     }
     // A short buffer never makes a good program fail.
-    let good = [mov(0, 3), exit()].concat();
+    let good = code(&[Insn::mov64_imm(0, 3), Insn::exit()]);
     let program = load_program(&spec, &good, &mut &mut [0u8; 1][..]).unwrap();
     assert_eq!(run(program.as_fd()), 3);
     let info = objects::prog_info(program.as_fd()).unwrap();
@@ -403,7 +385,7 @@ fn a_syscall_program_writes_to_its_context() {
         ..ProgramSpec::new(SYSCALL)
     };
     // *(u32 *)(r1 + 0) = r2: before Linux 6.3 no constant could be stored into a context.
-    let insns = [mov(2, 1234), insn(0x63, 1, 2, 0, 0), mov(0, 5), exit()].concat();
+    let insns = code(&[Insn::mov64_imm(2, 1234), Insn::stx(Width::W, 1, 2, 0), Insn::mov64_imm(0, 5), Insn::exit()]);
     let program = load_program(&spec, &insns, &mut &mut [][..]).unwrap();
     let mut context = [0; 8];
     let mut run = TestRun { ctx_in: &mut context, ..TestRun::default() };
@@ -417,7 +399,7 @@ fn an_xdp_program_gets_its_packet_back() {
     let Some(_kernel) = kernel_with(&[Feature::XdpLinks]) else { return };
     let spec =
         ProgramSpec { expected_attach_type: AttachType::XDP.0, attach_type_optional: true, ..ProgramSpec::new(XDP) };
-    let program = load_program(&spec, &[mov(0, 2), exit()].concat(), &mut &mut [][..]).unwrap();
+    let program = load_program(&spec, &code(&[Insn::mov64_imm(0, 2), Insn::exit()]), &mut &mut [][..]).unwrap();
     let packet: Vec<u8> = (0..64).collect();
     let mut out = [0; 128];
     let mut run = TestRun { data_in: &packet, data_out: &mut out, ..TestRun::default() };
@@ -438,19 +420,20 @@ fn an_xdp_program_gets_its_packet_back() {
 
 /// A program that counts its runs in element 0 of an array.
 fn counter(map: &MapFd) -> Vec<u8> {
-    [
-        store(10, -4, 0),
-        load_map(1, map.as_fd()),
-        mov_reg(2, 10),
-        add(2, -4),
-        helper(1),
-        insn(0x15, 0, 0, 2, 0),
-        mov(1, 1),
-        insn(0xdb, 0, 1, 0, 0),
-        mov(0, 0),
-        exit(),
-    ]
-    .concat()
+    let [low, high] = load_map(1, map.as_fd());
+    code(&[
+        Insn::st(Width::W, 10, -4, 0),
+        low,
+        high,
+        Insn::mov64_reg(2, 10),
+        Insn::add64_imm(2, -4),
+        Insn::call_helper(1),
+        Insn::new(0x15, 0, 0, 2, 0),
+        Insn::mov64_imm(1, 1),
+        Insn::atomic(Width::Dw, 0, 1, 0, 0),
+        Insn::mov64_imm(0, 0),
+        Insn::exit(),
+    ])
 }
 
 fn counted(map: &MapFd) -> u64 {
@@ -523,7 +506,7 @@ fn cgroup_directories_of_version_1_are_named() {
     let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2")).unwrap();
     let root = mount.split(' ').nth(1).unwrap();
     // BPF_PROG_TYPE_CGROUP_SKB, ingress: lets everything pass.
-    let program = load(8, &[mov(0, 1), exit()].concat());
+    let program = load(8, &code(&[Insn::mov64_imm(0, 1), Insn::exit()]));
     let order = attach::tcx::Order::Append;
     let link = attach::cgroup::attach(program.as_fd(), Path::new(root), 0, order).unwrap();
     assert_eq!(attach::link_info(link.fd().unwrap()).unwrap().link_type, 3);
@@ -583,7 +566,7 @@ fn pins_are_made_found_compared_and_removed() {
     pin::unpin(&path).unwrap();
     assert_eq!(pin::open(&path).unwrap_err(), PinError::Open(Errno::ENOENT));
     // What is pinned is told apart.
-    let program = load(SOCKET_FILTER, &[mov(0, 0), exit()].concat());
+    let program = load(SOCKET_FILTER, &code(&[Insn::mov64_imm(0, 0), Insn::exit()]));
     pin::pin(program.as_fd(), &path).unwrap();
     assert_eq!(pin::open_map(&path).unwrap_err(), PinError::NotMap);
     assert_eq!(pin::reuse_or_create(&path, &spec, Memlock::Keep).unwrap_err(), PinError::NotMap);
@@ -728,23 +711,24 @@ fn cookies_reach_the_program() {
     let (path, offset) = file_offset();
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     // element 0 = bpf_get_attach_cookie(ctx)
+    let [low, high] = load_map(1, map.as_fd());
     let program = load(
         2,
-        &[
-            helper(174),
-            insn(0x7b, 10, 0, -16, 0),
-            store(10, -4, 0),
-            load_map(1, map.as_fd()),
-            mov_reg(2, 10),
-            add(2, -4),
-            mov_reg(3, 10),
-            add(3, -16),
-            mov(4, 0),
-            helper(2),
-            mov(0, 0),
-            exit(),
-        ]
-        .concat(),
+        &code(&[
+            Insn::call_helper(174),
+            Insn::stx(Width::Dw, 10, 0, -16),
+            Insn::st(Width::W, 10, -4, 0),
+            low,
+            high,
+            Insn::mov64_reg(2, 10),
+            Insn::add64_imm(2, -4),
+            Insn::mov64_reg(3, 10),
+            Insn::add64_imm(3, -16),
+            Insn::mov64_imm(4, 0),
+            Insn::call_helper(2),
+            Insn::mov64_imm(0, 0),
+            Insn::exit(),
+        ]),
     );
     let link = attach::uprobe::attach(
         program.as_fd(),
@@ -787,8 +771,8 @@ fn tcx_in_order() {
     let Some(_kernel) = kernel_with(&[Feature::Tcx]) else { return };
     // BPF_PROG_TYPE_SCHED_CLS, "next" (-1).
     let spec = ProgramSpec { expected_attach_type: AttachType::TCX_INGRESS.0, ..ProgramSpec::new(3) };
-    let program = load_program(&spec, &[mov(0, -1), exit()].concat(), &mut &mut [][..]).unwrap();
-    let other = load_program(&spec, &[mov(0, -1), exit()].concat(), &mut &mut [][..]).unwrap();
+    let program = load_program(&spec, &code(&[Insn::mov64_imm(0, -1), Insn::exit()]), &mut &mut [][..]).unwrap();
+    let other = load_program(&spec, &code(&[Insn::mov64_imm(0, -1), Insn::exit()]), &mut &mut [][..]).unwrap();
     let index = attach::interface_index("lo").unwrap();
     let ingress = AttachType::TCX_INGRESS.0;
     let first = attach::tcx::attach(program.as_fd(), index, ingress, attach::tcx::Order::Append).unwrap();
@@ -804,7 +788,7 @@ fn sock_maps() {
     let Some(_kernel) = kernel_with(&[Feature::SocketMaps]) else { return };
     let map = create(map_type::SOCKMAP, 4, 4, 1).unwrap();
     // BPF_PROG_TYPE_SK_SKB as a stream verdict: pass.
-    let program = load(14, &[mov(0, 1), exit()].concat());
+    let program = load(14, &code(&[Insn::mov64_imm(0, 1), Insn::exit()]));
     let attach = || attach::socket::attach_sockmap(program.as_fd(), map.as_fd(), 5);
     let link = attach().unwrap();
     assert!(link.fd().is_none());
@@ -862,19 +846,18 @@ fn iterators_are_read() {
     } else {
         [text as i32, (text >> 32) as i32]
     };
-    let insns = [
-        insn(0x79, 1, 1, 0, 0),
-        insn(0x79, 1, 1, 0, 0),
-        store(10, -8, words[0]),
-        store(10, -4, words[1]),
-        mov_reg(2, 10),
-        add(2, -8),
-        mov(3, 8),
-        helper(127),
-        mov(0, 0),
-        exit(),
-    ]
-    .concat();
+    let insns = code(&[
+        Insn::ldx(Width::Dw, 1, 1, 0),
+        Insn::ldx(Width::Dw, 1, 1, 0),
+        Insn::st(Width::W, 10, -8, words[0]),
+        Insn::st(Width::W, 10, -4, words[1]),
+        Insn::mov64_reg(2, 10),
+        Insn::add64_imm(2, -8),
+        Insn::mov64_imm(3, 8),
+        Insn::call_helper(127),
+        Insn::mov64_imm(0, 0),
+        Insn::exit(),
+    ]);
     let program = load_tracing(AttachType::TRACE_ITER.0, id, &insns);
     let link = attach::iter::attach_map(program.as_fd(), map.as_fd()).unwrap();
     for _ in 0..2 {
@@ -894,7 +877,7 @@ fn descriptors_are_what_the_kernel_says_they_are() {
     use corelo_loader::sys::bpf::{ObjectKind, btf_info, kind_of, link_info, prog_info, prog_map_ids, prog_xlated};
     let Some(_kernel) = kernel() else { return };
     let map = hash(1).unwrap();
-    let program = load(RAW_TRACEPOINT, &[mov(0, 0), exit()].concat());
+    let program = load(RAW_TRACEPOINT, &code(&[Insn::mov64_imm(0, 0), Insn::exit()]));
     // Before Linux 5.7 a raw tracepoint is no link.
     let link = attach::raw_tracepoint::attach(program.as_fd(), "sched_process_exec", 0).unwrap();
     let btf = kernel::btf_object("vmlinux");

@@ -24,6 +24,9 @@ use corelo_loader::kernel::kconfig::{self, KconfigType, Wanted};
 use corelo_loader::kernel::{Cpus, Features, KernelBtf, KernelVersion};
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::objects::{self, GrowingLog, Map, MapSpec, Memlock, ProgramSpec, TestRun, pin};
+use corelo_tests::endian::Endian;
+use corelo_tests::fixtures::fixture;
+use corelo_tests::insn::{Insn, Width};
 use corelo_tests::kernel::{self, Feature, has};
 
 thread_local! {
@@ -51,39 +54,31 @@ unsafe impl GlobalAlloc for Guarded {
 #[global_allocator]
 static ALLOCATOR: Guarded = Guarded;
 
-fn insn(opcode: u8, registers: (u8, u8), imm: i32) -> [u8; 8] {
-    let (dst, src) = registers;
-    let pair = if cfg!(target_endian = "big") { dst << 4 | src } else { src << 4 | dst };
-    let imm = imm.to_ne_bytes();
-    [opcode, pair, 0, 0, imm[0], imm[1], imm[2], imm[3]]
-}
-
 fn work(object: &[u8], buffer: &mut [u8]) {
     let ring = objects::create_map(
         &MapSpec { name: b"events", map_type: map_type::RINGBUF, max_entries: 4096, ..MapSpec::default() },
         Memlock::RaiseIfRefused,
     )
     .unwrap();
-    // r0 = 0; r1 = map; r2 = the map's address as something to write; ... a record of 8 zero bytes from the stack.
+    // A record of 8 zero bytes from the stack.
+    let [low, high] = Insn::ld_imm64(1, 1, u64::try_from(ring.as_fd().as_raw_fd()).unwrap());
     let insns = [
-        insn(0x7a, (10, 0), 0),
-        insn(0x18, (1, 1), ring.as_fd().as_raw_fd()),
-        insn(0, (0, 0), 0),
-        insn(0xbf, (2, 10), 0),
-        insn(0x07, (2, 0), -8),
-        insn(0xb7, (3, 0), 8),
-        insn(0xb7, (4, 0), 0),
-        insn(0x85, (0, 0), 130),
-        insn(0x95, (0, 0), 0),
-    ];
-    // The store goes to r10 - 8: an offset, which `insn` has none of.
-    let mut insns = insns;
-    insns[0][2..4].copy_from_slice(&(-8i16).to_ne_bytes());
+        Insn::st(Width::Dw, 10, -8, 0),
+        low,
+        high,
+        Insn::mov64_reg(2, 10),
+        Insn::add64_imm(2, -8),
+        Insn::mov64_imm(3, 8),
+        Insn::mov64_imm(4, 0),
+        Insn::call_helper(130),
+        Insn::exit(),
+    ]
+    .map(|insn| insn.bytes(Endian::native()));
     let spec = ProgramSpec { name: b"program", ..ProgramSpec::new(17) };
     let mut log = GrowingLog::new(4096, 1 << 20);
     let program = objects::load_program(&spec, insns.as_flattened(), &mut log).unwrap();
     // A program that fails, with a log that grows.
-    let bad = [insn(0xbf, (0, 7), 0), insn(0x95, (0, 0), 0)];
+    let bad = [Insn::mov64_reg(0, 7), Insn::exit()].map(|insn| insn.bytes(Endian::native()));
     let failure = objects::load_program(&spec, bad.as_flattened(), &mut log).unwrap_err();
     assert!(failure.log_len > 0);
 
@@ -214,9 +209,7 @@ fn nothing_on_the_way_uses_the_heap() {
     if !has(&[Feature::Bpf, Feature::RingBuffers]) {
         return;
     }
-    let endian = if cfg!(target_endian = "big") { "eb" } else { "el" };
-    let path = format!("{}/../tests/fixtures/obj_usdt-{endian}.o", env!("CARGO_MANIFEST_DIR"));
-    let object = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let object = fixture("obj_usdt", Endian::native()).read();
     let mut buffer = vec![0; 64 << 10];
     FORBIDDEN.set(true);
     work(&object, &mut buffer);

@@ -23,6 +23,8 @@ use corelo_loader::kernel::{KernelBtf, KernelVersion};
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::objects::{GrowingLog, Map};
 use corelo_loader::sys::Errno;
+use corelo_tests::endian::Endian;
+use corelo_tests::fixtures::fixture;
 use corelo_tests::kernel::{Feature, has, not_here};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -116,9 +118,7 @@ fn load(name: &str, wanted: &dyn Fn(&[u8], bool) -> bool, then: impl FnOnce(&Loa
         return;
     }
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let endian = if cfg!(target_endian = "big") { "eb" } else { "el" };
-    let path = format!("{}/../tests/fixtures/{name}-{endian}.o", env!("CARGO_MANIFEST_DIR"));
-    let file = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let file = fixture(name, Endian::native()).read();
     let kernel = KernelBtf::open().ok();
     let mut buffer = vec![0; 256 << 10];
     let mut arena = Arena::new(&mut buffer);

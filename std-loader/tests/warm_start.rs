@@ -4,6 +4,8 @@ use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, PrepareError, Prepared};
 use corelo_loader::prepare::{Kernel, KernelError, KernelOptions};
+use corelo_tests::endian::Endian;
+use corelo_tests::fixtures::fixture;
 use zerocopy::IntoBytes;
 
 fn programs(prepared: &Prepared<'_>) -> Vec<Vec<u8>> {
@@ -16,12 +18,12 @@ fn programs(prepared: &Prepared<'_>) -> Vec<Vec<u8>> {
 
 #[test]
 fn an_object_is_prepared_again_without_a_look_at_the_kernel() {
-    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/");
-    let file = std::fs::read(format!("{fixtures}core_fields-el.o")).unwrap();
-    let other = std::fs::read(format!("{fixtures}core_enums-el.o")).unwrap();
+    let fields = fixture("core_fields", Endian::Little);
+    let file = fields.read();
+    let other = fixture("core_enums", Endian::Little).read();
     let dir = tempfile::tempdir().unwrap();
     let btf = dir.path().join("kernel.btf");
-    std::fs::copy(format!("{fixtures}core_fields-target-el.btf"), &btf).unwrap();
+    std::fs::copy(fields.target_btf.unwrap(), &btf).unwrap();
     let kernel = Kernel::new(KernelOptions::file(&btf));
     let (mut first, mut second) = (vec![0u8; 1 << 17], vec![0u8; 1 << 17]);
     let object = Object::parse(&file).unwrap();

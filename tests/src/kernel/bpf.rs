@@ -14,6 +14,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::endian::Endian;
+use crate::insn::Insn;
+
 const MAP_CREATE: i64 = 0;
 const PROG_LOAD: i64 = 5;
 const RAW_TRACEPOINT_OPEN: i64 = 17;
@@ -68,9 +71,7 @@ unsafe fn bpf(command: i64, mut attr: Attr) -> io::Result<OwnedFd> {
 /// One instruction: opcode, destination and source, immediate.
 #[must_use]
 pub fn insn(opcode: u8, (dst, src): (u8, u8), imm: i32) -> [u8; 8] {
-    let registers = if cfg!(target_endian = "big") { dst << 4 | src } else { src << 4 | dst };
-    let [a, b, c, d] = imm.to_ne_bytes();
-    [opcode, registers, 0, 0, a, b, c, d]
+    Insn::new(opcode, dst, src, 0, imm).bytes(Endian::native())
 }
 
 /// `r0 = VALUE; exit`.
