@@ -8,8 +8,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 case ${1-} in
-aya) dependency=aya@0.16 ;;
-libbpf_rs) dependency=libbpf-rs@0.27 ;;
+aya) dependency=(aya@0.16) ;;
+libbpf_rs) dependency=(libbpf-rs@0.27) ;;
 *) sed -n '4,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
 esac
 object=$here/../../std-loader/examples/bpf/agent.bpf.o
@@ -21,7 +21,7 @@ cargo init -q --vcs none --name agent "$crate"
 cp "$here/main.rs" "$here/types.rs" "$crate/src/"
 cp "$here/$1.rs" "$crate/src/agent.rs"
 cd "$crate"
-cargo add -q "$dependency"
+cargo add -q "${dependency[@]}"
 cargo add -q zerocopy@0.8 --features derive
 [ "$1" != aya ] || cargo add -q rustix@1 --features event
 cargo build -q --release
