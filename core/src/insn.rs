@@ -24,6 +24,9 @@ pub const POISON_HELPER: i32 = 0x0bad_2310;
 /// The helper number that marks a call of a weak kfunc that the kernel lacks (libbpf: `POISON_CALL_KFUNC_BASE` plus the
 /// extern's number).
 pub const POISON_KFUNC_BASE: i32 = 2_002_000_000;
+/// The helper number that marks a reference to a map that is not created (libbpf: `POISON_LDIMM64_MAP_BASE` plus the
+/// map's index).
+pub const POISON_MAP_BASE: i32 = 2_001_000_000;
 
 /// The source register values that give a 64-bit load or a call its meaning (UAPI: `BPF_PSEUDO_*`).
 pub mod pseudo {

@@ -3,13 +3,10 @@
 //! `cargo run --example steps [SECONDS]`, as root: says which processes start.
 
 use std::error::Error;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::Options;
-use corelo_loader::events::RingBuffer;
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::objects::GrowingLog;
 use corelo_loader::prepare::{Kernel, KernelOptions};
@@ -26,11 +23,10 @@ static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("bpf/agent-eb.bpf.o"));
 fn main() -> Result<(), Box<dyn Error>> {
     let seconds = std::env::args().nth(1).map_or(Ok(5), |word| word.parse())?;
     let mut buffer = [0u8; 32 * 1024]; // `corelo budget` says how many bytes an object needs
-    let mut arena = Arena::new(&mut buffer);
     // Its BTF is mapped, or read piece by piece, once it is asked for something.
     let kernel = Kernel::new(KernelOptions::RUNNING);
     let object = Object::parse(&OBJECT.0)?;
-    let made = kernel.prepare(&object, Options::default(), &mut arena)?;
+    let (made, mut arena) = kernel.prepare(&object, Options::default(), &mut buffer)?;
     let names: Vec<String> = made
         .prepared
         .declared()
@@ -43,11 +39,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     collection.load_programs(&options, &mut arena, &mut GrowingLog::new(64 << 10, 16 << 20))?;
     let mut links = Vec::new(); // dropping a link detaches
     for index in 0..names.len() {
-        links.extend(collection.attach(index)?);
+        links.extend(collection.attach_program(index)?);
     }
     println!("attached: {}", names.join(", "));
 
-    let mut ring = RingBuffer::new(collection.map("events")?.as_fd())?;
+    let mut ring = collection.ring("events")?;
     let end = Instant::now() + Duration::from_secs(seconds);
     while let Some(left) = end.checked_duration_since(Instant::now()) {
         ring.poll(Some(left), |record| {

@@ -67,7 +67,7 @@ use crate::sys::{Errno, bpf, perf};
 
 pub use crate::sys::bpf::{CStrAddress, Functions, LinkInfo, link_info};
 pub use crate::sys::perf::{Sampling, Scope};
-pub(crate) use by_section::attach;
+pub(crate) use by_section::{attach, names_target};
 pub use multi::Multi;
 pub use usdt::UsdtError;
 
@@ -181,6 +181,20 @@ impl fmt::Display for LinkError {
 }
 
 impl core::error::Error for LinkError {}
+
+impl LinkError {
+    /// What the kernel answered, where it is the kernel that refuses something.
+    #[must_use]
+    pub fn errno(&self) -> Option<Errno> {
+        match *self {
+            Self::Kernel { errno, .. }
+            | Self::File { errno, .. }
+            | Self::NoMulti { errno, .. }
+            | Self::Lockdown { errno, .. } => Some(errno),
+            _ => None,
+        }
+    }
+}
 
 /// For `map_err`: names the call that failed, and lockdown where that may be why.
 pub(crate) fn call(call: &'static str) -> impl Fn(Errno) -> LinkError {

@@ -7,6 +7,8 @@
 //!
 //! Each wing imports from the floors below it and from none above (`tests/tests/wings.rs` sees to it):
 //!
+//! - [`loader`]: the front door: from an object's bytes to what runs in the kernel, in one call; its programs, maps and
+//!   variables by name; errors that name what they are about
 //! - [`report`]: ids to names, what went wrong in one line
 //! - [`load`]: an object's maps and programs in the kernel, its externs, variables and pins
 //! - [`prepare`]: an object's file, and the object brought together with the BTF of a kernel in the way that takes the
@@ -24,30 +26,15 @@
 //! # From an object to its records
 //!
 //! ```no_run
-//! use std::os::fd::AsFd;
+//! use corelo_loader::loader::{Error, Loader};
+//! use corelo_loader::prepare::Kernel;
 //!
-//! use corelo_core::arena::Arena;
-//! use corelo_core::object::Object;
-//! use corelo_core::prepare::Options;
-//! use corelo_loader::load::{Collection, LoadOptions};
-//! use corelo_loader::prepare::{Kernel, KernelOptions};
-//! use corelo_loader::objects::GrowingLog;
-//! use corelo_loader::events::RingBuffer;
-//!
-//! fn watch(file: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
-//!     let mut buffer = [0u8; 32 * 1024]; // `corelo budget` says how many bytes an object needs
-//!     let mut arena = Arena::new(&mut buffer);
-//!     let kernel = Kernel::new(KernelOptions::RUNNING); // its BTF is mapped, or read piece by piece, once asked for
-//!     let object = Object::parse(file)?;
-//!     let made = kernel.prepare(&object, Options::default(), &mut arena)?;
-//!     let options = LoadOptions { modules: made.modules.names(), ..LoadOptions::new(b"agent") };
-//!     let mut collection = Collection::create(&made.prepared, &options, &mut arena)?;
-//!     collection.load_programs(&options, &mut arena, &mut GrowingLog::new(64 << 10, 16 << 20))?;
-//!     let mut links = Vec::new(); // dropping a link detaches
-//!     for (number, _) in made.prepared.declared().programs() {
-//!         links.extend(collection.attach(number)?);
-//!     }
-//!     let mut ring = RingBuffer::new(collection.map("events")?.as_fd())?;
+//! fn watch(object: &[u8]) -> Result<(), Error> {
+//!     let kernel = Kernel::running(); // its BTF is mapped, or read piece by piece, once an object asks for it
+//!     let mut buffer = [0; 32 * 1024]; // `corelo budget` says how many bytes an object takes
+//!     let mut collection = Loader::new(object).name("agent").load(&kernel, &mut buffer)?;
+//!     collection.attach_all()?;
+//!     let mut ring = collection.ring("events")?;
 //!     loop {
 //!         ring.poll(None, |record| println!("{} bytes", record.len()))?;
 //!     }
@@ -67,6 +54,7 @@ pub mod attach;
 pub mod events;
 pub mod kernel;
 pub mod load;
+pub mod loader;
 pub mod objects;
 pub mod prepare;
 pub mod report;

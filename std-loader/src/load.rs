@@ -3,13 +3,14 @@
 //! ```text
 //! Prepared --create--> Collection      maps created, filled, frozen; the object's BTF loaded
 //! Collection --load_programs-->        one program at a time: linked in scratch, loaded, its scratch given back
-//! Collection --attach--> Link          as the program's section says
+//! Collection --attach_program--> Link  as the program's section says
 //! ```
 //!
 //! Nothing here uses the heap: tables of descriptors come from the arena that the object was prepared in. Whatever
 //! fails, a [`Collection`] closes what it has when it goes.
 //!
 //! - `options`: how an object is loaded ([`LoadOptions`])
+//! - `settings`: what the caller wants other than the object says it
 //! - `error`: why it is not ([`LoadError`])
 //! - `externs`: what the running kernel gives for what an object expects of it
 //! - `maps`: which maps are created, under which names, and how
@@ -30,6 +31,7 @@ mod old;
 mod options;
 mod pins;
 mod programs;
+mod settings;
 mod tables;
 mod variables;
 
@@ -45,27 +47,33 @@ use corelo_core::prepare::Prepared;
 use corelo_core::uapi::ProgType;
 
 use crate::attach;
+use crate::kernel::Modules as SearchedModules;
 use crate::kernel::{Feature, Features};
 use crate::objects::{Memlock, load_btf};
+use crate::prepare::{Preparation, WarmStart};
 use crate::sys::Errno;
-use crate::sys::fd_table::{FdTable, MapRef};
+use crate::sys::fd_table::FdTable;
 use crate::sys::mmap::ArrayMap;
+use crate::sys::owned_list::List;
 use error::{btf_error, extern_error};
 use maps::{is_made, used_maps};
 use modules::Modules;
 use pins::Pins;
 use programs::{link, replaced_function};
 
-pub use contents::{EmptySlot, VariableError};
+pub use contents::EmptySlot;
 pub use error::LoadError;
 pub use externs::{ExternError, ExternValue, Externs};
 pub use maps::map_name;
 pub use options::{LoadOptions, PIN_ROOT};
+pub use settings::{Autoload, Change, Setting, SettingError};
 pub use variables::VariableRef;
 
 /// Maps and programs of one object in the kernel. All is closed when it goes.
 #[derive(Debug)]
 pub struct Collection<'a> {
+    /// What it attached itself. First, so that nothing runs any more when the rest is closed.
+    links: List<attach::Link>,
     prepared: Prepared<'a>,
     /// By the map's number.
     maps: FdTable<'a>,
@@ -85,6 +93,20 @@ pub struct Collection<'a> {
     old: old::Old,
     patched: u32,
     poisoned: u32,
+    /// The modules that were searched, for the next time.
+    searched: SearchedModules<'a>,
+    arena_bytes: ArenaBytes,
+}
+
+/// What the arena of a collection had and took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArenaBytes {
+    /// Bytes that it had.
+    pub capacity: usize,
+    /// Bytes that are in use for as long as the collection is.
+    pub kept: usize,
+    /// The most that were in use at once: so many would just have done.
+    pub high_water: usize,
 }
 
 /// The bytes of arena that loading takes beyond what `prepared` keeps, found by doing all but the system calls: after
@@ -98,7 +120,7 @@ pub fn rehearse<'a>(
     arena: &mut Arena<'a>,
 ) -> Result<(), LoadError> {
     let tables = Collection::empty(prepared, options, arena)?;
-    contents::check_variables(prepared, options)?;
+    settings::check(prepared, options)?;
     tables::words(prepared, &mut arena.scratch())?;
     prepared.kernel_btf(options.btf_features, &mut arena.scratch()).map_err(btf_error)?;
     Externs::rehearse(prepared, arena)?;
@@ -137,6 +159,7 @@ impl<'a> Collection<'a> {
         let maps = arena.slice::<i32>(prepared.maps().len(), Part::Descriptors)?;
         let programs = arena.slice::<i32>(prepared.declared().functions().len(), Part::Descriptors)?;
         Ok(Self {
+            links: List::new(),
             prepared: *prepared,
             maps: FdTable::new(maps),
             programs: FdTable::new(programs),
@@ -150,6 +173,8 @@ impl<'a> Collection<'a> {
             old: old::Old::default(),
             patched: 0,
             poisoned: 0,
+            searched: SearchedModules::default(),
+            arena_bytes: ArenaBytes::default(),
         })
     }
 
@@ -166,7 +191,7 @@ impl<'a> Collection<'a> {
             return Err(LoadError::ByteOrder);
         }
         let mut collection = Self::empty(prepared, options, arena)?;
-        contents::check_variables(prepared, options)?;
+        settings::check(prepared, options)?;
         tables::check(prepared, options, &mut arena.scratch())?;
         collection.btf = collection.load_btf(options, arena)?;
         collection.externs =
@@ -189,7 +214,9 @@ impl<'a> Collection<'a> {
         for (number, map) in prepared.maps().iter().enumerate() {
             if is_made(&prepared, number, map, used, options) {
                 self.create_map(number, map, options)?;
-                self.fill(number, map, options, &mut scratch.scratch())?;
+                if options.reused(prepared.map_name(map)).is_none() {
+                    self.fill(number, map, options, &mut scratch.scratch())?;
+                }
             }
         }
         self.fill_map_slots()
@@ -236,7 +263,7 @@ impl<'a> Collection<'a> {
     ///
     /// # Errors
     /// [`LinkError`](attach::LinkError)
-    pub fn attach(&self, number: usize) -> Result<Option<attach::Link>, attach::LinkError> {
+    pub fn attach_program(&self, number: usize) -> Result<Option<attach::Link>, attach::LinkError> {
         let function = self.prepared.declared().functions().get(number);
         let kind = function.and_then(|function| program_kind(&self.prepared, function));
         let (Some(kind), Some(program)) = (kind, self.programs.get(number)) else { return Ok(None) };
@@ -296,35 +323,14 @@ impl<'a> Collection<'a> {
 
     /// The descriptor of a loaded program, by its function's number.
     #[must_use]
-    pub fn program(&self, number: usize) -> Option<BorrowedFd<'_>> {
+    pub fn program_fd(&self, number: usize) -> Option<BorrowedFd<'_>> {
         self.programs.get(number)
-    }
-
-    /// The descriptor of a loaded program, by its name.
-    #[must_use]
-    pub fn program_by_name(&self, name: &str) -> Option<BorrowedFd<'_>> {
-        let functions = self.prepared.declared().programs();
-        let mut named = functions.filter(|(_, function)| self.prepared.function_name(function) == name.as_bytes());
-        named.find_map(|(number, _)| self.programs.get(number))
     }
 
     /// The descriptor of a created map, by its number.
     #[must_use]
     pub fn map_fd(&self, number: usize) -> Option<BorrowedFd<'_>> {
         self.maps.get(number)
-    }
-
-    /// A map by its name in the source, for its contents: `events`, `.bss`.
-    ///
-    /// # Errors
-    /// ENOENT where there is none of the name or it was not created; the kernel's error where it cannot be asked.
-    pub fn map(&self, name: &str) -> Result<MapRef<'_>, Errno> {
-        let maps = self.prepared.maps().iter();
-        let number = maps
-            .enumerate()
-            .find(|(number, map)| self.prepared.map_name(map) == name.as_bytes() && self.maps.get(*number).is_some());
-        let fd = number.and_then(|(number, _)| self.maps.get(number)).ok_or(Errno::ENOENT)?;
-        MapRef::new(fd)
     }
 
     /// What it was made from.
@@ -344,6 +350,48 @@ impl<'a> Collection<'a> {
     #[must_use]
     pub fn relocations(&self) -> (u32, u32) {
         (self.patched, self.poisoned)
+    }
+
+    /// The links that [`Collection::attach_all`] made.
+    pub fn links(&self) -> &[attach::Link] {
+        self.links.as_slice()
+    }
+
+    /// Keeps a link for as long as the collection is there; the errno is that of a want of memory.
+    pub(crate) fn keep_link(&mut self, link: attach::Link) -> Result<(), Errno> {
+        self.links.push(link)
+    }
+
+    /// Detaches all but the first `count` links that are kept.
+    pub(crate) fn detach_after(&mut self, count: usize) {
+        while self.links.as_slice().len() > count {
+            drop(self.links.pop());
+        }
+    }
+
+    /// Detaches what [`Collection::attach_all`] attached, the last first.
+    pub fn detach_all(&mut self) {
+        self.detach_after(0);
+    }
+
+    /// What the arena had and took.
+    #[must_use]
+    pub fn arena_bytes(&self) -> ArenaBytes {
+        self.arena_bytes
+    }
+
+    /// What the whole way took, and found.
+    pub(crate) fn remember(&mut self, searched: SearchedModules<'a>, arena: &Arena<'_>) {
+        self.searched = searched;
+        self.arena_bytes =
+            ArenaBytes { capacity: arena.capacity(), kept: arena.used(), high_water: arena.high_water() };
+    }
+
+    /// Closes it, and keeps what the kernel answered: the warm start of the same object, by
+    /// [`Loader::warm`](crate::loader::Loader::warm). The buffer stays in use.
+    #[must_use]
+    pub fn snapshot(self) -> WarmStart<'a> {
+        Preparation { prepared: self.prepared, modules: self.searched }.snapshot()
     }
 
     /// How many maps were created, and programs loaded.
@@ -380,13 +428,13 @@ fn is_wanted(
     let table_is_made = |map: usize| prepared.maps().get(map).is_some_and(|map| is_table_made(prepared, map, options));
     // A program in a struct_ops table goes with the table, whatever its own section says.
     let by_default = tables::is_in_table(prepared, number, function, table_is_made)?.unwrap_or(!is_optional);
-    Ok((options.wants)(prepared.function_name(function), by_default))
+    Ok(options.is_loaded(prepared.function_name(function), by_default))
 }
 
 /// Whether a struct_ops table is created.
 fn is_table_made(prepared: &Prepared<'_>, map: &Map, options: &LoadOptions<'_>) -> bool {
     let (_, is_optional) = split_optional(prepared.object().section_name(map.section()));
-    !is_optional || (options.wants)(prepared.map_name(map), false)
+    options.is_created(prepared.map_name(map)).unwrap_or(options.by_default(!is_optional))
 }
 
 #[cfg(test)]

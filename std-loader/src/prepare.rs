@@ -15,7 +15,7 @@ use core::cell::{Cell, OnceCell};
 use core::fmt;
 use std::path::Path;
 
-use corelo_core::arena::{Arena, ArenaFull};
+use corelo_core::arena::{Arena, ArenaFull, Part};
 use corelo_core::btf::{Btf, BtfError};
 use corelo_core::min_btf::{self, StreamError};
 use corelo_core::object::Object;
@@ -23,9 +23,10 @@ use corelo_core::prepare::{Options, Plan, PrepareError, Prepared, Search, Snapsh
 
 use crate::kernel::btf::{PIECE, Pieces};
 use crate::kernel::{
-    KernelBtf, KernelBtfError, LeanBtf, ModuleError, ModuleSource, Modules, ModulesError, Source, StreamedBtf,
+    KernelBtf, KernelBtfError, LeanBtf, ModuleError, ModuleFile, ModuleSource, Modules, ModulesError, Source,
+    StreamedBtf,
 };
-use crate::sys::Errno;
+use crate::sys::{Errno, again};
 
 pub use object_file::{MAX_OBJECT_BYTES, ObjectFile, ObjectFileError};
 
@@ -43,6 +44,35 @@ pub enum Access {
     Stream,
     /// Mapped, or else read into memory as a whole: faster than piece by piece, for 3 to 6 MB.
     Whole,
+}
+
+/// How far an object is on its way.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Step<'s> {
+    /// The object's tables are read, and it is known what it asks.
+    Planned,
+    /// The kernel's BTF is there, or what of it is read piece by piece.
+    Opened,
+    /// The kernel's types were walked over.
+    Searched,
+    /// A module is not searched; an empty name stands for all of them.
+    ModuleSkipped(&'s str, ModuleError),
+    /// Every relocation is decided.
+    Prepared,
+    /// The maps are created and filled.
+    Maps,
+    /// A slot of a map stays empty, as its program is not loaded.
+    EmptySlot {
+        /// The map's name.
+        map: &'s [u8],
+        /// The program's.
+        program: &'s [u8],
+        /// The slot.
+        index: u32,
+    },
+    /// The programs are loaded.
+    Programs,
 }
 
 /// Which kernel, and how its BTF is come by.
@@ -187,15 +217,9 @@ impl<'a> WarmStart<'a> {
         object: &Object<'a>,
         options: Options,
         arena: &mut Arena<'a>,
-    ) -> Result<Prepared<'a>, KernelError> {
-        Ok(self.snapshot.prepare(object, options, arena)?)
-    }
-
-    /// The modules that what was asked for was found in: [`LoadOptions::modules`](crate::load::LoadOptions::modules) wants
-    /// their names.
-    #[must_use]
-    pub fn modules(&self) -> &Modules<'a> {
-        &self.modules
+    ) -> Result<Preparation<'a>, KernelError> {
+        let modules = self.modules.try_clone()?;
+        Ok(Preparation { prepared: self.snapshot.prepare(object, options, arena)?, modules })
     }
 }
 
@@ -204,6 +228,12 @@ impl<'p> Kernel<'p> {
     #[must_use]
     pub const fn new(options: KernelOptions<'p>) -> Self {
         Self { access: Cell::new(options.access), options, whole: OnceCell::new(), is_streamed: Cell::new(false) }
+    }
+
+    /// The running kernel and its modules.
+    #[must_use]
+    pub const fn running() -> Kernel<'static> {
+        Kernel::new(KernelOptions::RUNNING)
     }
 
     /// A kernel whose BTF is in memory already, with no modules.
@@ -223,35 +253,51 @@ impl<'p> Kernel<'p> {
         }
     }
 
-    /// Prepares `object` in `arena`.
-    ///
-    /// Where BTF that was read piece by piece turns out not to do, the work is done once more with the whole, in what is
-    /// left of `arena`: what is lost is about what the object's own tables take. An arena that is too small for reading it
-    /// piece by piece may do for the whole, if it is begun anew: see [`Kernel::takes_whole_after`].
-    ///
-    /// # Errors
-    /// [`KernelError`]
-    pub fn prepare<'a>(
-        &'a self,
-        object: &Object<'a>,
-        options: Options,
-        arena: &mut Arena<'a>,
-    ) -> Result<Preparation<'a>, KernelError> {
-        loop {
-            let plan = Plan::new(object, options, arena)?;
-            if !plan.asks_kernel() {
-                return Ok(Preparation { prepared: plan.finish()?, modules: Modules::default() });
-            }
-            let mut handle = self.open().map_err(KernelError::Btf)?;
-            match handle.answer(plan, arena) {
-                Err(error @ (KernelError::NeedsWhole | KernelError::Stream(_))) if self.takes_whole_after(&error) => {}
-                result => return result,
-            }
+    /// The file that its BTF comes from, where the caller named one.
+    pub(crate) fn file(&self) -> Option<&'p Path> {
+        self.options.btf
+    }
+
+    /// The name of one of the caller's modules: see [`ModulesError::Module`].
+    pub(crate) fn module(&self, index: usize) -> Option<&'p ModuleFile> {
+        match self.options.modules {
+            ModuleSource::Files(files) => files.get(index),
+            ModuleSource::Running => None,
         }
     }
 
+    /// Prepares `object` in `buffer`, and gives what is left of it.
+    ///
+    /// Where BTF that is read piece by piece turns out not to do, the work is done once more from the start, with the whole of
+    /// it in memory: an object that asks for what a module has, types that nest too deep, a buffer that is too small for
+    /// reading piece by piece and large enough for the whole.
+    ///
+    /// # Errors
+    /// [`KernelError`]
+    pub fn prepare<'b>(
+        &'b self,
+        object: &Object<'b>,
+        options: Options,
+        buffer: &'b mut [u8],
+    ) -> Result<(Preparation<'b>, Arena<'b>), KernelError> {
+        self.prepare_watched(object, options, buffer, &mut |_, _| {})
+    }
+
+    /// As [`Kernel::prepare`]; `watch` is called at every step on the way.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn prepare_watched<'b>(
+        &'b self,
+        object: &Object<'b>,
+        options: Options,
+        buffer: &'b mut [u8],
+        watch: &mut dyn FnMut(Step<'_>, &Arena<'_>),
+    ) -> Result<(Preparation<'b>, Arena<'b>), KernelError> {
+        again::run(&Work { kernel: self, object: *object, options }, &mut Tries { watch, given_up: 0 }, buffer)
+    }
+
     /// Whether what failed so may be done with the kernel's BTF as a whole. From then on it is opened as a whole.
-    #[must_use]
     pub fn takes_whole_after(&self, error: &KernelError) -> bool {
         // With the whole in memory there is nothing else to try.
         let is_streamed = self.is_streamed.get() && self.whole.get().is_none();
@@ -288,6 +334,77 @@ impl<'p> Kernel<'p> {
             }
         };
         Ok(BtfHandle { kernel: self, types })
+    }
+}
+
+/// An object on its way, for as often as it is begun.
+struct Work<'o> {
+    kernel: &'o Kernel<'o>,
+    object: Object<'o>,
+    options: Options,
+}
+
+/// What goes from one try to the next.
+struct Tries<'w> {
+    watch: &'w mut dyn FnMut(Step<'_>, &Arena<'_>),
+    /// Bytes that reading BTF piece by piece took before it was given up, where the caller insisted on it: they are part of
+    /// what the job takes.
+    given_up: usize,
+}
+
+impl again::Job<Tries<'_>> for Work<'_> {
+    type Done<'b>
+        = (Preparation<'b>, Arena<'b>)
+    where
+        Self: 'b;
+    type Error = KernelError;
+
+    fn run<'b>(&self, tries: &mut Tries<'_>, buffer: &'b mut [u8]) -> Result<(Preparation<'b>, Arena<'b>), KernelError>
+    where
+        Self: 'b,
+    {
+        let mut arena = Arena::new(buffer);
+        match self.prepare(tries, &mut arena) {
+            Ok(made) => Ok((made, arena)),
+            Err(error) => {
+                if self.kernel.options.access == Access::Stream {
+                    tries.given_up = arena.high_water();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn is_done_again(&self, error: &KernelError) -> bool {
+        self.kernel.takes_whole_after(error)
+    }
+}
+
+impl<'o> Work<'o> {
+    fn prepare<'b>(&self, tries: &mut Tries<'_>, arena: &mut Arena<'b>) -> Result<Preparation<'b>, KernelError>
+    where
+        'o: 'b,
+    {
+        let Tries { watch, given_up } = tries;
+        let plan = Plan::new(&self.object, self.options, arena)?;
+        watch(Step::Planned, arena);
+        if !plan.asks_kernel() {
+            return Ok(Preparation { prepared: plan.finish()?, modules: Modules::default() });
+        }
+        let mut btf = self.kernel.open().map_err(KernelError::Btf)?;
+        if !btf.is_streamed() {
+            let more = given_up.saturating_sub(arena.used());
+            arena.scratch().slice::<u8>(more, Part::Scratch)?;
+        }
+        let types = btf.types(&plan, arena)?;
+        watch(Step::Opened, arena);
+        let mut search = plan.search(types, arena)?;
+        watch(Step::Searched, arena);
+        let modules = btf.modules(&search, &mut |name, why| watch(Step::ModuleSkipped(name, why), arena))?;
+        modules.search(&mut search, arena, &mut |name, why, arena| watch(Step::ModuleSkipped(name, why), arena))?;
+        let prepared = search.finish();
+        watch(Step::Prepared, arena);
+        Ok(Preparation { prepared, modules })
     }
 }
 
@@ -345,16 +462,5 @@ impl<'k> BtfHandle<'k> {
             }
             _ => Ok(modules),
         }
-    }
-
-    fn answer<'a>(&mut self, plan: Plan<'a>, arena: &mut Arena<'a>) -> Result<Preparation<'a>, KernelError>
-    where
-        'k: 'a,
-    {
-        let types = self.types(&plan, arena)?;
-        let mut search = plan.search(types, arena)?;
-        let modules = self.modules(&search, &mut |_, _| {})?;
-        modules.search(&mut search, arena, &mut |_, _| {})?;
-        Ok(Preparation { prepared: search.finish(), modules })
     }
 }

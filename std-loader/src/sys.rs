@@ -18,6 +18,8 @@
 //! - [`fd_table`]: descriptors in memory of the caller's
 //! - `fd_list`: descriptors whose number is not known before
 //! - `env`: environment variables where they lie
+//! - `owned_list`: values whose number is not known before, dropped with their list
+//! - `again`: a job that is done once more in the same buffer
 //!
 //! What the calls need, without:
 //!
@@ -29,6 +31,7 @@
 
 #![expect(unsafe_code, reason = "system calls and shared memory: the one place for them")]
 
+pub(crate) mod again;
 pub(crate) mod attr;
 pub mod bpf;
 pub(crate) mod cpus;
@@ -44,6 +47,7 @@ pub(crate) mod files;
 pub(crate) mod lines;
 pub(crate) mod list;
 pub mod mmap;
+pub(crate) mod owned_list;
 pub mod perf;
 pub(crate) mod ring;
 pub(crate) mod version;

@@ -12,8 +12,8 @@ use corelo_core::prepare::{Options, prepare};
 use corelo_loader::attach::symbols::{self, SymbolError};
 use corelo_loader::attach::{Link, LinkError, Multi};
 use corelo_loader::kernel::KernelBtf;
-use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::objects::{GrowingLog, Map};
+use corelo_loader::load::{Autoload, Collection, LoadOptions};
+use corelo_loader::objects::GrowingLog;
 use corelo_loader::sys::Errno;
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::fixture;
@@ -29,14 +29,13 @@ impl Loaded<'_> {
         let mut programs = prepared.declared().programs();
         let found = programs.find(|(_, function)| prepared.function_name(function) == name.as_bytes());
         let (number, _) = found.unwrap_or_else(|| panic!("no program {name}"));
-        assert!(self.0.program(number).is_some(), "{name} is not loaded");
-        self.0.attach(number)
+        assert!(self.0.program_fd(number).is_some(), "{name} is not loaded");
+        self.0.attach_program(number)
     }
 
     /// The counter of a number.
     fn hits(&self, index: u32) -> u64 {
-        let map = self.0.map("hits").unwrap();
-        Map::<u32, u64>::new(&map).unwrap().get(&index).unwrap().unwrap()
+        self.0.map::<u32, u64>("hits").unwrap().get(&index).unwrap().unwrap()
     }
 }
 
@@ -48,7 +47,7 @@ fn load(name: &str, then: impl FnOnce(&Loaded<'_>)) {
     let mut arena = Arena::new(&mut buffer);
     let object = Object::parse(&file).unwrap();
     let prepared = prepare(&object, kernel.as_deref(), Options::default(), &mut arena).unwrap();
-    let options = LoadOptions { wants: &|_, _| true, ..LoadOptions::new(name.as_bytes()) };
+    let options = LoadOptions { autoload: Autoload::All, ..LoadOptions::new(name.as_bytes()) };
     let mut collection = Collection::create(&prepared, &options, &mut arena).unwrap();
     let mut log = GrowingLog::new(64 << 10, 1 << 20);
     if let Err(error) = collection.load_programs(&options, &mut arena, &mut log) {

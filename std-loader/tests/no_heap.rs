@@ -9,21 +9,20 @@ mod probes;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::fmt::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use corelo_core::arena::Arena;
-use corelo_core::object::Object;
-use corelo_core::prepare::{Options, prepare};
 use corelo_core::uapi::map_type;
 use corelo_loader::attach::{self, LinkError, UsdtError, symbols};
 use corelo_loader::events::{PerfBuffer, RingBuffer, RingSet};
 use corelo_loader::kernel::kallsyms::{self, Found};
 use corelo_loader::kernel::kconfig::{self, KconfigType, Wanted};
 use corelo_loader::kernel::{Cpus, Features, KernelBtf, KernelVersion};
-use corelo_loader::load::{Collection, LoadOptions};
+use corelo_loader::loader::{Cause, Loader};
 use corelo_loader::objects::{self, GrowingLog, Map, MapSpec, Memlock, ProgramSpec, TestRun, pin};
+use corelo_loader::prepare::Kernel;
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::fixture;
 use corelo_tests::insn::{Insn, Width};
@@ -149,41 +148,48 @@ fn static_probes(object: &[u8], buffer: &mut [u8]) {
     if !probes::ARE_THERE {
         return;
     }
-    let mut arena = Arena::new(buffer);
-    let object = Object::parse(object).unwrap();
-    let prepared = prepare(&object, None, Options::default(), &mut arena).unwrap();
-    let options = LoadOptions::new(b"obj_usdt");
-    let mut collection = Collection::create(&prepared, &options, &mut arena).unwrap();
-    collection.load_programs(&options, &mut arena, &mut GrowingLog::new(4096, 1 << 20)).unwrap();
-    let by_name = |name: &[u8]| {
-        let mut programs = prepared.declared().programs();
-        programs.find(|(_, function)| prepared.function_name(function) == name).unwrap().0
-    };
-    let operands = collection.attach(by_name(b"on_operands"));
-    let guarded = collection.attach(by_name(b"on_guarded"));
+    let kernel = Kernel::running();
+    let mut told = 0;
+    let loader = Loader::new(object).name("obj_usdt").max_entries("seen", 5);
+    let mut collection = loader.load_watched(&kernel, buffer, &mut |_| told += 1).unwrap();
+    assert!(told > 2);
+    let unknown = collection.program("on_operand").map(drop).unwrap_err();
+    write!(Nowhere, "{unknown} {unknown:?}").unwrap();
+    let operands = collection.program("on_operands").unwrap().attach();
+    let guarded = collection.program("on_guarded").unwrap().attach();
     match (operands, guarded) {
-        (Ok(Some(operands)), Ok(Some(guarded))) => {
+        (Ok(operands), Ok(guarded)) => {
             probes::operands_here(5, &[1, 2], 1);
             probes::simple(5, &[1, 2]);
             probes::unreadable();
             probes::operands_there(6);
             assert!(probes::guarded() > 0);
-            let seen = collection.map("seen").unwrap();
-            let seen = Map::<u32, [u64; 15]>::new(&seen).unwrap().get(&0).unwrap().unwrap();
+            let seen = collection.map::<u32, [u64; 15]>("seen").unwrap().get(&0).unwrap().unwrap();
             assert_eq!(seen[..4], [2, 1, 0, 6]);
             drop((operands, guarded));
         }
-        // Kernels without uprobes: what is read before is what counts here.
-        (Err(LinkError::NoProbes | LinkError::Kernel { .. }), _) => {}
-        (_, Err(LinkError::NoProbes | LinkError::Kernel { .. })) => {}
-        // Nor is a position-independent program's probe found everywhere without attach cookies.
-        (Err(error), _) | (_, Err(error)) => {
-            assert!(matches!(error, LinkError::Usdt(UsdtError::NeedsProcess)));
-            assert!(KernelVersion::running() < KernelVersion::new(5, 15, 0));
-        }
-        other => panic!("{other:?}"),
+        (Err(error), _) | (_, Err(error)) => match error.cause() {
+            // Kernels without uprobes: what is read before is what counts here.
+            Cause::Attach(LinkError::NoProbes | LinkError::Kernel { .. }) => {}
+            // Nor is a position-independent program's probe found everywhere without attach cookies.
+            Cause::Attach(LinkError::Usdt(UsdtError::NeedsProcess)) => {
+                assert!(KernelVersion::running() < KernelVersion::new(5, 15, 0));
+            }
+            other => panic!("{other:?}"),
+        },
     }
-    assert!(collection.attach(by_name(b"unreadable")).is_err());
+    assert!(collection.program("unreadable").unwrap().attach().is_err());
+    // One of them cannot be attached, so none is.
+    assert!(collection.attach_all().is_err() && collection.links().is_empty());
+}
+
+/// Takes words and keeps none.
+struct Nowhere;
+
+impl Write for Nowhere {
+    fn write_str(&mut self, _: &str) -> std::fmt::Result {
+        Ok(())
+    }
 }
 
 /// What a load asks for when it has to: features, addresses, configuration values, functions of programs.

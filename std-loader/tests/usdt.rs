@@ -20,8 +20,8 @@ use corelo_core::prepare::{Options, prepare};
 use corelo_loader::attach::usdt::{ArgumentFault, Usdt};
 use corelo_loader::attach::{Link, LinkError, UsdtError, symbols};
 use corelo_loader::kernel::{KernelBtf, KernelVersion};
-use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::objects::{GrowingLog, Map};
+use corelo_loader::load::{Autoload, Change, Collection, LoadOptions, Setting};
+use corelo_loader::objects::GrowingLog;
 use corelo_loader::sys::Errno;
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::fixture;
@@ -90,7 +90,7 @@ impl Loaded<'_> {
 
     /// As the section says; where the kernel has no attach cookies, that is refused and it goes onto this process.
     fn attach(&self, name: &str) -> Result<Option<Link>, LinkError> {
-        let attached = self.0.attach(self.number(name));
+        let attached = self.0.attach_program(self.number(name));
         let probe = match name {
             "on_operands" | "also_operands" => "operands",
             "on_guarded" | "sleepable" => "guarded",
@@ -105,16 +105,16 @@ impl Loaded<'_> {
     }
 
     fn seen(&self, program: u32) -> Seen {
-        let map = self.0.map("seen").unwrap();
-        Map::<u32, Seen>::new(&map).unwrap().get(&program).unwrap().unwrap()
+        self.0.map::<u32, Seen>("seen").unwrap().get(&program).unwrap().unwrap()
     }
 }
 
-fn load(name: &str, wanted: &dyn Fn(&[u8], bool) -> bool, then: impl FnOnce(&Loaded<'_>)) {
+/// Loads a fixture, with one program or those that load by themselves.
+fn load(name: &str, only: Option<&str>, then: impl FnOnce(&Loaded<'_>)) {
     if !probes::ARE_THERE {
         return not_here("static probes of tests", "they are written for x86-64 and arm64 only");
     }
-    if !has(&[Feature::Bpf, Feature::Uprobes]) || wanted(b"sleepable", false) && !has(&[Feature::SleepableUprobes]) {
+    if !has(&[Feature::Bpf, Feature::Uprobes]) || only == Some("sleepable") && !has(&[Feature::SleepableUprobes]) {
         return;
     }
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -125,11 +125,11 @@ fn load(name: &str, wanted: &dyn Fn(&[u8], bool) -> bool, then: impl FnOnce(&Loa
     let object = Object::parse(&file).unwrap();
     let prepared = prepare(&object, kernel.as_deref(), Options::default(), &mut arena).unwrap();
     let counter = if cfg!(target_arch = "aarch64") { 256u32 } else { 128 };
-    let options = LoadOptions {
-        wants: wanted,
-        variables: &[(b"pc_offset", &counter.to_ne_bytes())],
-        ..LoadOptions::new(name.as_bytes())
-    };
+    let counter = counter.to_ne_bytes();
+    let mut settings = vec![Setting::new("pc_offset", Change::Value(&counter))];
+    settings.extend(only.map(|program| Setting::new(program, Change::Load(true))));
+    let autoload = if only.is_some() { Autoload::None } else { Autoload::BySection };
+    let options = LoadOptions { autoload, settings: &settings, ..LoadOptions::new(name.as_bytes()) };
     let mut collection = Collection::create(&prepared, &options, &mut arena).unwrap();
     let mut log = GrowingLog::new(64 << 10, 1 << 20);
     match collection.load_programs(&options, &mut arena, &mut log) {
@@ -138,13 +138,9 @@ fn load(name: &str, wanted: &dyn Fn(&[u8], bool) -> bool, then: impl FnOnce(&Loa
     }
 }
 
-fn by_default(_: &[u8], default: bool) -> bool {
-    default
-}
-
 #[test]
 fn arguments_arrive() {
-    load("obj_usdt", &by_default, |loaded| {
+    load("obj_usdt", None, |loaded| {
         let link = loaded.attach("on_operands").unwrap().expect("the section names a probe");
         assert_eq!(loaded.seen(OPERANDS), Seen::new(0, 0, &[]));
         fire_here();
@@ -179,8 +175,7 @@ fn cannot_share(error: LinkError) {
 #[test]
 fn a_semaphore_is_raised_while_attached() {
     for (name, program) in [("on_guarded", GUARDED), ("sleepable", SLEEPABLE)] {
-        let only = |wanted: &[u8], _: bool| wanted == name.as_bytes();
-        load("obj_usdt", &only, |loaded| {
+        load("obj_usdt", Some(name), |loaded| {
             // The kernel raises it once for each mapping of the code's page, of which a process may have more than one, and
             // not for each program.
             assert_eq!(probes::guarded(), 0, "{name}");
@@ -204,7 +199,7 @@ fn a_semaphore_is_raised_while_attached() {
 
 #[test]
 fn probes_by_hand_and_a_map_that_fills() {
-    load("obj_usdt", &by_default, |loaded| {
+    load("obj_usdt", None, |loaded| {
         assert!(loaded.attach("by_hand").unwrap().is_none());
         let by_hand = loaded.number("by_hand");
         let here = Usdt {
@@ -242,7 +237,7 @@ fn probes_by_hand_and_a_map_that_fills() {
 
 #[test]
 fn the_older_layout() {
-    load("obj_usdt_older", &by_default, |loaded| {
+    load("obj_usdt_older", None, |loaded| {
         let by_hand = loaded.number("by_hand");
         let path = Path::new("/proc/self/exe");
         let pid = me().filter(|_| Feature::Cookies.ask().is_err());
@@ -263,7 +258,7 @@ fn the_older_layout() {
 #[test]
 fn probes_that_are_none() {
     probes::unreadable();
-    load("obj_usdt", &by_default, |loaded| {
+    load("obj_usdt", None, |loaded| {
         let number = loaded.number("by_hand");
         let here =
             Usdt { path: Path::new("/proc/self/exe"), provider: "corelo_test", name: "guarded", pid: me(), cookie: 0 };

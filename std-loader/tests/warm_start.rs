@@ -27,7 +27,7 @@ fn an_object_is_prepared_again_without_a_look_at_the_kernel() {
     let kernel = Kernel::new(KernelOptions::file(&btf));
     let (mut first, mut second) = (vec![0u8; 1 << 17], vec![0u8; 1 << 17]);
     let object = Object::parse(&file).unwrap();
-    let made = kernel.prepare(&object, Options::default(), &mut Arena::new(&mut first)).unwrap();
+    let (made, _) = kernel.prepare(&object, Options::default(), &mut first).unwrap();
     assert!(made.prepared.visited() > 0);
     let cold = programs(&made.prepared);
     assert!(cold.len() > 10);
@@ -37,9 +37,9 @@ fn an_object_is_prepared_again_without_a_look_at_the_kernel() {
     let copy = file.clone();
     let again = Object::parse(&copy).unwrap();
     let warm = snapshot.prepare(&again, Options::default(), &mut Arena::new(&mut second)).unwrap();
-    assert_eq!(warm.visited(), 0);
-    assert_eq!(programs(&warm), cold);
-    assert!(snapshot.modules().names().is_empty());
+    assert_eq!(warm.prepared.visited(), 0);
+    assert_eq!(programs(&warm.prepared), cold);
+    assert!(warm.modules.names().is_empty());
 
     let other = Object::parse(&other).unwrap();
     let refused = snapshot.prepare(&other, Options::default(), &mut Arena::new(&mut [])).unwrap_err();

@@ -8,7 +8,7 @@ use corelo_core::object::Object;
 use corelo_core::object::section_name::{parse, split_optional};
 use corelo_core::prepare::{Options, Plan, prepare};
 use corelo_loader::kernel::KernelBtf;
-use corelo_loader::load::{Collection, LoadOptions, map_name};
+use corelo_loader::load::{Change, Collection, LoadOptions, Setting, map_name};
 use corelo_loader::objects::GrowingLog;
 use corelo_loader::report;
 use corelo_tests::corpus::{Corpus, MapRow, ProgramRow, corpus};
@@ -177,11 +177,10 @@ fn load(corpus: &Corpus, kernel: &KernelBtf, path: &str, without: Option<&[Strin
     let mut arena = Arena::new(&mut buffer);
     let object = Object::parse(&file).map_err(|error| error.to_string())?;
     let prepared = prepare(&object, Some(kernel), Options::default(), &mut arena).map_err(|error| error.to_string())?;
-    let wants = |name: &[u8], by_default: bool| {
-        by_default && !without.is_some_and(|names| names.iter().any(|other| other.as_bytes() == name))
-    };
+    let without_them: Vec<Setting<'_>> =
+        without.into_iter().flatten().map(|name| Setting::new(name, Change::Load(false))).collect();
     let options = LoadOptions {
-        wants: &wants,
+        settings: &without_them,
         default_max_entries: without.map(|_| 1),
         pin_root: PIN_ROOT,
         ..LoadOptions::new(object_name(path).as_bytes())

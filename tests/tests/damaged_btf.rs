@@ -351,9 +351,8 @@ fn the_loader_says_the_same_however_it_reads() {
         {
             let kernel = Kernel::new(KernelOptions { access, window, ..KernelOptions::file(&path) });
             let mut buffer = vec![0u64; 1 << 14];
-            let mut arena = Arena::new(buffer.as_mut_bytes());
-            let found = match kernel.prepare(&object, Options::default(), &mut arena) {
-                Ok(made) => Ok(programs(&made.prepared, &mut arena)),
+            let found = match kernel.prepare(&object, Options::default(), buffer.as_mut_bytes()) {
+                Ok((made, mut arena)) => Ok(programs(&made.prepared, &mut arena)),
                 Err(KernelError::Prepare(error)) => Err(words(error)),
                 // The magic number tells what the file is.
                 Err(KernelError::Btf(KernelBtfError::NotBtf)) if at == 0 => continue,

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{ExternMatch, Options, PrepareError};
 use corelo_loader::kernel::{KernelBtfError, ModuleError, ModuleFile, ModuleNames, ModuleSource, ModulesError, Source};
@@ -54,7 +53,7 @@ fn prepare(kernel: &Kernel<'_>, arena_bytes: usize) -> Result<(ExternMatch, Vec<
     let file = fixture("obj_kfunc", Endian::Little).read();
     let object = Object::parse(&file).unwrap();
     let mut buffer = vec![0; arena_bytes];
-    let made = kernel.prepare(&object, Options::default(), &mut Arena::new(&mut buffer))?;
+    let (made, _) = kernel.prepare(&object, Options::default(), &mut buffer)?;
     let externs = made.prepared.declared().externs();
     let number = externs.iter().position(|ext| object.symbol_name(ext.symbol()) == b"no_such_kfunc").unwrap();
     Ok((made.prepared.extern_match(number), made.modules.names().iter().map(str::to_owned).collect()))
@@ -99,13 +98,13 @@ fn a_module_of_the_callers_that_cannot_be_read_is_an_error() {
     let mut files = Files::new();
     files.modules[1].path = files.dir.path().join("missing");
     let kernel = Kernel::new(files.options(Access::Whole));
-    let Err(KernelError::Modules(ModulesError::Module { number: 1, error })) = prepare(&kernel, 64 << 10) else {
+    let Err(KernelError::Modules(ModulesError::Module { index: 1, error })) = prepare(&kernel, 64 << 10) else {
         panic!("it was read")
     };
     assert!(matches!(error, ModuleError::Btf(KernelBtfError::Open(_))), "{error:?}");
     std::fs::write(&files.modules[0].path, b"no BTF").unwrap();
     let kernel = Kernel::new(files.options(Access::Whole));
-    let Err(KernelError::Modules(ModulesError::Module { number: 1, error })) = prepare(&kernel, 64 << 10) else {
+    let Err(KernelError::Modules(ModulesError::Module { index: 0, error })) = prepare(&kernel, 64 << 10) else {
         panic!("it was read")
     };
     assert_eq!(error, ModuleError::Btf(KernelBtfError::NotBtf));

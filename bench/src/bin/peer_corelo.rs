@@ -10,9 +10,8 @@ use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, prepare};
 use corelo_loader::kernel::KernelBtf;
-use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::objects::GrowingLog;
-use corelo_loader::prepare::{Access, Kernel, KernelOptions, Preparation};
+use corelo_loader::loader::Loader;
+use corelo_loader::prepare::{Access, Kernel, KernelOptions};
 
 /// What many_progs needs, and some.
 const BUFFER: usize = 32 << 10;
@@ -51,14 +50,9 @@ fn cold(path: &Path, buffer: &mut [u8]) -> usize {
 fn streamed(path: &Path, buffer: &mut [u8]) -> usize {
     let file = std::fs::read(path).expect("the object can be read");
     let kernel = Kernel::new(KernelOptions { access: Access::Stream, ..KernelOptions::RUNNING });
-    let mut arena = Arena::new(buffer);
-    let made = for_kernel(&file, &kernel, &mut arena);
+    let object = Object::parse(&file).expect("the object is one");
+    let (made, mut arena) = kernel.prepare(&object, Options::default(), buffer).expect("it can be prepared");
     link_all(&made.prepared, &mut arena)
-}
-
-fn for_kernel<'a>(file: &'a [u8], kernel: &'a Kernel<'_>, arena: &mut Arena<'a>) -> Preparation<'a> {
-    let object = Object::parse(file).expect("the object is one");
-    kernel.prepare(&object, Options::default(), arena).expect("it can be prepared")
 }
 
 fn warm(path: &Path, rounds: usize, note: &mut dyn FnMut(u64)) {
@@ -80,13 +74,7 @@ fn warm(path: &Path, rounds: usize, note: &mut dyn FnMut(u64)) {
 
 fn load(path: &Path, buffer: &mut [u8]) -> usize {
     let file = std::fs::read(path).expect("the object can be read");
-    let kernel = Kernel::new(KernelOptions::RUNNING);
-    let mut arena = Arena::new(buffer);
-    let made = for_kernel(&file, &kernel, &mut arena);
-    let options = LoadOptions { modules: made.modules.names(), ..LoadOptions::new(b"many_progs") };
-    let mut collection = Collection::create(&made.prepared, &options, &mut arena).expect("its maps can be created");
-    collection
-        .load_programs(&options, &mut arena, &mut GrowingLog::new(64 << 10, 16 << 20))
-        .expect("its programs can be loaded");
+    let kernel = Kernel::running();
+    let collection = Loader::new(&file).name("many_progs").load(&kernel, buffer).expect("it can be loaded");
     collection.counts().1
 }

@@ -196,6 +196,18 @@ impl<'a> Prepared<'a> {
         self.declared.variable(&self.object, local, name)
     }
 
+    /// All global variables that have a name of their own, in the order of their maps.
+    ///
+    /// # Errors
+    /// [`ObjectError`] for one that has no size or does not lie in its section.
+    pub fn variables(&self) -> impl Iterator<Item = Result<(&'a [u8], Variable), ObjectError>> + use<'a> {
+        let (object, declared, local) = (self.object, self.declared, self.local);
+        local.into_iter().flat_map(move |local| {
+            let placed = declared.variables(object, local);
+            placed.map(move |found| found.and_then(|(name, placed)| Ok((name, placed.locate(&object, &local)?))))
+        })
+    }
+
     /// A struct_ops map in terms of the kernel's types.
     ///
     /// # Errors

@@ -65,6 +65,25 @@ pub(crate) fn attach(
     Ok(Some(link))
 }
 
+/// Whether a section names a target that [`attach`] attaches to, or one that it cannot read.
+pub(crate) fn names_target(kind: &ProgramKind<'_>) -> bool {
+    matches!(
+        kind.target,
+        Target::Tracepoint { .. }
+            | Target::RawTracepoint { .. }
+            | Target::Trace
+            | Target::TraceMulti { .. }
+            | Target::Iter
+            | Target::Kprobe { .. }
+            | Target::Uprobe { .. }
+            | Target::KprobeMulti { .. }
+            | Target::UprobeMulti { .. }
+            | Target::Ksyscall { .. }
+            | Target::Usdt { .. }
+            | Target::Malformed
+    )
+}
+
 /// The binary of a uprobe: a path, or a name to be looked for as libbpf does.
 fn file(name: &[u8]) -> Result<FoundFile, LinkError> {
     let name = Path::new(OsStr::from_bytes(name));

@@ -102,20 +102,23 @@ impl core::error::Error for ModuleError {}
 pub enum ModulesError {
     /// One of the caller's [`ModuleSource::Files`].
     Module {
-        /// Its number: see [`Modules::names`].
-        number: u16,
+        /// Which of them.
+        index: usize,
         /// What is wrong with it.
         error: ModuleError,
     },
     /// The arena is too small.
     Arena(ArenaFull),
+    /// There is no memory for their names.
+    Names(Errno),
 }
 
 impl fmt::Display for ModulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Module { number, error } => write!(f, "module {number}: {error}"),
+            Self::Module { index, error } => write!(f, "module {index}: {error}"),
             Self::Arena(full) => full.fmt(f),
+            Self::Names(errno) => write!(f, "no memory for the names of modules: {errno}"),
         }
     }
 }
@@ -177,6 +180,15 @@ impl<'p> Modules<'p> {
         Ok(modules)
     }
 
+    /// The same once more.
+    pub(crate) fn try_clone(&self) -> Result<Self, ModulesError> {
+        let mut names = Bytes::new();
+        if !self.names.as_slice().is_empty() {
+            names.extend(self.names.as_slice()).map_err(ModulesError::Names)?;
+        }
+        Ok(Self { source: self.source, names })
+    }
+
     fn push(&mut self, name: &str) -> Result<(), Errno> {
         self.names.extend(name.as_bytes())?;
         self.names.extend(&[0])
@@ -192,12 +204,12 @@ impl<'p> Modules<'p> {
     /// have gone meanwhile. `skipped` hears of it, once.
     ///
     /// # Errors
-    /// The arena is too small; or the number of a module of the caller's and what is wrong with it.
+    /// The arena is too small; or the index of a module of the caller's and what is wrong with it.
     pub fn search(
         &self,
         search: &mut Search<'_>,
         arena: &mut Arena<'_>,
-        skipped: &mut dyn FnMut(&str, ModuleError),
+        skipped: &mut dyn FnMut(&str, ModuleError, &Arena<'_>),
     ) -> Result<(), ModulesError> {
         // The first look tells which of several modules' types of one name to take: see `Search::weigh_module`.
         for is_second_look in [false, true] {
@@ -215,8 +227,11 @@ impl<'p> Modules<'p> {
                 match (looked, self.source) {
                     (Ok(()), _) => {}
                     (Err(ModuleError::Prepare(PrepareError::Arena(full))), _) => return Err(ModulesError::Arena(full)),
-                    (Err(error), ModuleSource::Files(_)) => return Err(ModulesError::Module { number, error }),
-                    (Err(error), ModuleSource::Running) if !is_second_look => skipped(name, error),
+                    (Err(error), ModuleSource::Files(files)) => {
+                        let index = files.iter().position(|file| file.name == name).unwrap_or_default();
+                        return Err(ModulesError::Module { index, error });
+                    }
+                    (Err(error), ModuleSource::Running) if !is_second_look => skipped(name, error, arena),
                     (Err(_), ModuleSource::Running) => {}
                 }
             }

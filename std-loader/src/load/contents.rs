@@ -1,6 +1,5 @@
 //! What maps hold from the start: global data with the caller's variables in it, arenas, slots of maps and programs.
 
-use core::fmt;
 use std::os::fd::AsRawFd;
 
 use corelo_core::arena::{Arena, Part};
@@ -10,54 +9,12 @@ use corelo_core::uapi::{BPF_F_RDONLY_PROG, map_type};
 use zerocopy::IntoBytes;
 
 use super::error::extern_error;
-use super::{Collection, LoadError, LoadOptions};
+use super::{Change, Collection, LoadError, LoadOptions};
 use crate::kernel::{Feature, Features};
 use crate::load::externs::write_kconfig;
 use crate::objects::Memlock;
 use crate::sys::mmap::ArrayMap;
 use crate::sys::{Errno, bpf, page_size};
-
-/// Why a variable cannot be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum VariableError {
-    /// The object has no global variable of the name.
-    Unknown,
-    /// The bytes given are not as many as the variable has.
-    Size {
-        /// Bytes of the variable.
-        wanted: u32,
-        /// Bytes given.
-        given: usize,
-    },
-}
-
-impl fmt::Display for VariableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("the object has no global variable of this name"),
-            Self::Size { wanted, given } => write!(f, "it takes {wanted} bytes, and {given} were given"),
-        }
-    }
-}
-
-impl core::error::Error for VariableError {}
-
-/// Checks the variables that the caller sets.
-pub(super) fn check_variables(prepared: &Prepared<'_>, options: &LoadOptions<'_>) -> Result<(), LoadError> {
-    for (index, (name, bytes)) in options.variables.iter().enumerate() {
-        let found = prepared.variable(name).map_err(|error| LoadError::Prepare(error.into()))?;
-        let error = match found {
-            None => VariableError::Unknown,
-            Some(variable) if variable.byte_size as usize != bytes.len() => {
-                VariableError::Size { wanted: variable.byte_size, given: bytes.len() }
-            }
-            Some(_) => continue,
-        };
-        return Err(LoadError::Variable { index, error });
-    }
-    Ok(())
-}
 
 /// The first contents of a map of global data: the object's own bytes, or a copy with the caller's variables in it.
 /// Empty for what starts as zeros.
@@ -70,9 +27,11 @@ pub(super) fn contents<'s, 'a: 's>(
 ) -> Result<&'s [u8], LoadError> {
     let data: &'s [u8] = map.initial_data(prepared.object());
     let placed = || {
-        options.variables.iter().filter_map(|(name, bytes)| {
-            let variable = prepared.variable(name).ok().flatten()?;
-            (variable.map == number).then_some((variable, *bytes))
+        options.settings().filter_map(|setting| {
+            let Change::Value(bytes) = setting.change else { return None };
+            // Checked before: there is such a variable.
+            let variable = prepared.variable(setting.name.as_bytes()).ok().flatten()?;
+            (variable.map == number).then_some((variable, bytes))
         })
     };
     if placed().next().is_none() {

@@ -8,7 +8,7 @@ use corelo_core::link::{LinkCause, LinkError};
 use corelo_core::prepare::PrepareError;
 use corelo_core::struct_ops::StructOpsError;
 
-use super::VariableError;
+use super::SettingError;
 use crate::load::externs::ExternError;
 use crate::objects::LoadFailure;
 use crate::objects::pin::PinError;
@@ -74,12 +74,13 @@ pub enum LoadError {
         /// Why.
         error: StructOpsError,
     },
-    /// A variable cannot be set.
-    Variable {
-        /// Its place in [`LoadOptions::variables`](super::LoadOptions::variables).
+    /// A setting is of something that the object does not have.
+    Setting {
+        /// Its index in [`LoadOptions::settings`](super::LoadOptions::settings), or beyond those in
+        /// [`LoadOptions::more`](super::LoadOptions::more).
         index: usize,
         /// Why.
-        error: VariableError,
+        error: SettingError,
     },
     /// The BTF of a module that a program is loaded for cannot be had.
     ModuleBtf {
@@ -170,7 +171,7 @@ impl fmt::Display for LoadError {
             Self::MapFill { map, errno } => write!(f, "map #{map}: its contents cannot be written: {errno}"),
             Self::Slot { map, index, errno } => write!(f, "map #{map}: slot {index} cannot be filled: {errno}"),
             Self::StructOps { map, error } => write!(f, "struct_ops table #{map}: {error}"),
-            Self::Variable { index, error } => write!(f, "variable #{index}: {error}"),
+            Self::Setting { index, error } => write!(f, "setting #{index}: {error}"),
             Self::ModuleBtf { function, errno } => {
                 write!(f, "function #{function}: the BTF of its target's module cannot be had: {errno}")
             }
@@ -201,6 +202,25 @@ impl fmt::Display for LoadError {
 }
 
 impl core::error::Error for LoadError {}
+
+impl LoadError {
+    /// What the kernel answered, where it is the kernel that refuses something.
+    #[must_use]
+    pub fn errno(&self) -> Option<Errno> {
+        match *self {
+            Self::BtfLoad { errno }
+            | Self::MapCreate { errno, .. }
+            | Self::Cpus { errno, .. }
+            | Self::MapFill { errno, .. }
+            | Self::Slot { errno, .. }
+            | Self::ModuleBtf { errno, .. }
+            | Self::ReplacedBtf { errno, .. } => Some(errno),
+            Self::Program { failure, .. } => Some(failure.errno),
+            Self::Pin { error, .. } => error.errno(),
+            _ => None,
+        }
+    }
+}
 
 pub(super) fn btf_error(error: SanitizeError) -> LoadError {
     match error {

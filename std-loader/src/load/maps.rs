@@ -15,9 +15,17 @@ use crate::objects::{MapSpec, maps};
 impl<'a> Collection<'a> {
     pub(super) fn create_map(&mut self, number: usize, map: &Map, options: &LoadOptions<'_>) -> Result<(), LoadError> {
         let prepared = self.prepared;
+        let map_name = prepared.map_name(map);
+        if let Some(given) = options.reused(map_name) {
+            // Above the standard descriptors, which 0 could be taken for none of.
+            let own = rustix::io::fcntl_dupfd_cloexec(given, 3);
+            self.maps.set(number, own.map_err(|errno| LoadError::MapCreate { map: number, errno: errno.into() })?);
+            return Ok(());
+        }
         // Read once, and then known: what creates maps can say nothing but what the kernel answers.
         let inner_type = map.inner().and_then(|inner| prepared.maps().get(inner)).map(|map| map.map_type);
-        if [Some(map.map_type), inner_type].into_iter().flatten().any(maps::counts_cpus) {
+        let map_type = options.map_type(map_name).unwrap_or(map.map_type);
+        if [Some(map_type), inner_type].into_iter().flatten().any(maps::counts_cpus) {
             crate::kernel::possible_cpus().map_err(|errno| LoadError::Cpus { map: number, errno })?;
         }
         let inner = match map.inner().and_then(|inner| Some((inner, self.prepared.maps().get(inner)?))) {
@@ -33,10 +41,7 @@ impl<'a> Collection<'a> {
         };
         let mut name = [0; 16];
         let name = map_name_into(map, prepared.object(), prepared.local(), options.name, &mut name);
-        let given = || {
-            let mut models = options.inner_maps.iter().filter(|(outer, _)| *outer == prepared.map_name(map));
-            models.next().map(|(_, model)| *model)
-        };
+        let given = || options.inner_map(map_name);
         let model = inner.as_ref().map(std::os::fd::AsFd::as_fd).or_else(given);
         let mut spec = self.spec(map, options, name, model);
         if map.origin() == MapOrigin::StructOps {
@@ -69,19 +74,22 @@ impl<'a> Collection<'a> {
         inner_map_fd: Option<BorrowedFd<'s>>,
     ) -> MapSpec<'s> {
         use std::os::fd::AsFd;
+        let source_name = self.prepared.map_name(map);
+        let map_type = options.map_type(source_name).unwrap_or(map.map_type);
         // Type ids say nothing without the BTF that they are in, and kernels refuse them.
-        let has_types = self.btf.is_some() && takes_btf_types(map.map_type);
+        let has_types = self.btf.is_some() && takes_btf_types(map_type);
         let type_of = |id: Option<corelo_core::btf::TypeId>| id.filter(|_| has_types).map_or(0, |id| id.0);
         MapSpec {
             name,
-            map_type: map.map_type,
+            map_type,
             key_size: map.key_size,
             value_size: map.value_size,
-            max_entries: match (map.max_entries, options.default_max_entries) {
-                (0, Some(entries)) => entries,
-                (entries, _) => entries,
+            max_entries: match (options.max_entries(source_name), map.max_entries) {
+                (Some(entries), _) => entries,
+                (None, 0) => options.default_max_entries.unwrap_or(0),
+                (None, entries) => entries,
             },
-            map_flags: map.flags,
+            map_flags: options.map_flags(source_name).unwrap_or(map.flags),
             map_extra: map.extra,
             numa_node: map.numa_node,
             btf_fd: self.btf.as_ref().filter(|_| has_types).map(AsFd::as_fd),
@@ -103,6 +111,7 @@ pub(super) fn is_made(
 ) -> bool {
     match map.origin() {
         MapOrigin::Inner => false,
+        _ if options.is_created(prepared.map_name(map)) == Some(false) => false,
         MapOrigin::StructOps => is_table_made(prepared, map, options),
         _ => !map.is_internal() || used.get(number).is_some_and(|&used| used != 0),
     }

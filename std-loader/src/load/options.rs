@@ -1,10 +1,8 @@
 //! How an object is loaded.
 
-use core::fmt;
-use std::os::fd::BorrowedFd;
-
 use corelo_core::btf::sanitize::KernelBtfFeatures;
 
+use super::{Autoload, Setting};
 use crate::kernel::ModuleNames;
 use crate::objects::Memlock;
 
@@ -12,13 +10,16 @@ use crate::objects::Memlock;
 pub const PIN_ROOT: &str = "/sys/fs/bpf";
 
 /// How an object is loaded.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct LoadOptions<'o> {
     /// The object's name, for the maps of its global data: a file's name without its ending.
     pub name: &'o [u8],
-    /// Whether a program, given by its name, is loaded; those of sections with a `?` are asked about too, with `false`
-    /// as the second argument. Optional struct_ops tables are asked about in the same way.
-    pub wants: &'o dyn Fn(&[u8], bool) -> bool,
+    /// Which programs are loaded, and struct_ops tables made, that no setting names.
+    pub autoload: Autoload,
+    /// What is to be other than the object says.
+    pub settings: &'o [Setting<'o>],
+    /// More of the same. Of two settings of one kind for one name the last counts.
+    pub more: &'o [Setting<'o>],
     /// Where maps that ask for it are pinned.
     pub pin_root: &'o str,
     /// Whether RLIMIT_MEMLOCK may be raised.
@@ -27,31 +28,8 @@ pub struct LoadOptions<'o> {
     pub btf_features: KernelBtfFeatures,
     /// Maps of 0 entries get this many instead; `None` leaves the kernel to refuse them.
     pub default_max_entries: Option<u32>,
-    /// Global variables that start with other bytes than the object gives them: name, and bytes in the machine's order.
-    pub variables: &'o [(&'o [u8], &'o [u8])],
-    /// Models of the inner maps of those maps of maps that define none: the outer map's name, and a map like those that
-    /// will be in it.
-    pub inner_maps: &'o [(&'o [u8], BorrowedFd<'o>)],
     /// Names of the kernel modules that were searched.
     pub modules: ModuleNames<'o>,
-    /// What `freplace` programs replace a function of: the program's name, the loaded program that has the function.
-    pub replaced: &'o [(&'o [u8], BorrowedFd<'o>)],
-}
-
-impl fmt::Debug for LoadOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoadOptions")
-            .field("name", &self.name.escape_ascii())
-            .field("pin_root", &self.pin_root)
-            .field("memlock", &self.memlock)
-            .field("btf_features", &self.btf_features)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Loads what sections without a `?` hold.
-fn wants_default(_: &[u8], by_default: bool) -> bool {
-    by_default
 }
 
 impl<'o> LoadOptions<'o> {
@@ -60,15 +38,14 @@ impl<'o> LoadOptions<'o> {
     pub const fn new(name: &'o [u8]) -> Self {
         Self {
             name,
-            wants: &wants_default,
+            autoload: Autoload::BySection,
+            settings: &[],
+            more: &[],
             pin_root: PIN_ROOT,
             memlock: Memlock::RaiseIfRefused,
             btf_features: KernelBtfFeatures::ALL,
             default_max_entries: None,
-            variables: &[],
-            inner_maps: &[],
             modules: ModuleNames::new(&[]),
-            replaced: &[],
         }
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use corelo_core::arena::{Arena, ArenaFull, Part};
 use corelo_core::btf::{Btf, BtfError, Kind};
 use corelo_core::bytes::Endian;
-use corelo_core::insn::{POISON_KFUNC_BASE, pseudo};
+use corelo_core::insn::{Insn, POISON_KFUNC_BASE, POISON_MAP_BASE, pseudo};
 use corelo_core::link::{LinkedProgram, ReferenceKind};
 use corelo_core::object::section_name::Target;
 use corelo_core::object::{ExternKind, Function};
@@ -77,7 +77,7 @@ impl Collection<'_> {
         let attach_btf_id = match prepared.attach_target(number) {
             AttachTarget::None if kind.prog_type == ProgType::EXT => {
                 let name = prepared.function_name(function);
-                if !options.replaced.iter().any(|(of, _)| *of == name) {
+                if options.replaced(name).is_none() {
                     return Err(LoadError::NoReplaced { function: number });
                 }
                 let found = replaced_function(prepared, function, options, &mut scratch.scratch());
@@ -139,6 +139,7 @@ impl Collection<'_> {
             attach_btf_id,
             attach_fd,
             fd_array,
+            log_level: options.log_level(prepared.function_name(function)),
             memlock: options.memlock,
             ..ProgramSpec::new(kind.prog_type.0)
         };
@@ -159,8 +160,17 @@ impl Collection<'_> {
             let Some((first, rest)) = pair.split_first_mut() else { continue };
             match reference.kind() {
                 ReferenceKind::Map | ReferenceKind::MapValue => {
-                    let fd = self.maps.get(reference.index()).map_or(-1, |fd| fd.as_raw_fd());
-                    first.set_imm(fd, endian);
+                    let Some(fd) = self.maps.get(reference.index()) else {
+                        // Not created, as the caller wants it: the verifier accepts that in dead code only.
+                        let mut call = Insn::poison(endian);
+                        call.set_imm(POISON_MAP_BASE.saturating_add(reference.index() as i32), endian);
+                        *first = call;
+                        if let Some(second) = rest.first_mut() {
+                            *second = call;
+                        }
+                        continue;
+                    };
+                    first.set_imm(fd.as_raw_fd(), endian);
                     let map = self.prepared.maps().get(reference.index());
                     let is_arena = map.is_some_and(|map| map.map_type == map_type::ARENA);
                     if let (true, ReferenceKind::MapValue, Some(second)) =
@@ -223,10 +233,9 @@ pub(super) fn replaced_function<'o>(
     let Some(Target::Replace { function: wanted }) = program_kind(prepared, function).map(|kind| kind.target) else {
         return Ok(None);
     };
-    let name = prepared.function_name(function);
-    let Some((_, program)) = options.replaced.iter().find(|(of, _)| *of == name) else { return Ok(None) };
+    let Some(program) = options.replaced(prepared.function_name(function)) else { return Ok(None) };
     let open = || {
-        let id = match bpf::prog_info(*program)?.btf_id {
+        let id = match bpf::prog_info(program)?.btf_id {
             // A program without BTF has no function that could be named.
             0 => return Ok(None),
             id => id,
@@ -240,7 +249,7 @@ pub(super) fn replaced_function<'o>(
     bpf::btf_info(btf.as_fd(), bytes, &mut []).map_err(ReplacedError::Btf)?;
     // The kernel has checked what it hands out.
     let id = function_id(bytes, wanted).map_err(|_| ReplacedError::Btf(Errno::EINVAL))?;
-    Ok(id.map(|id| (*program, id)))
+    Ok(id.map(|id| (program, id)))
 }
 
 /// Why the program that is replaced cannot be asked for its functions.

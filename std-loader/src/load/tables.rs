@@ -95,12 +95,12 @@ pub(super) fn is_in_table(
 }
 
 impl Collection<'_> {
-    /// Registers a struct_ops table with the kernel, given by its map's number, with the programs that were loaded for
+    /// Registers a struct_ops table with the kernel, given by its map's index, with the programs that were loaded for
     /// it. Dropping the link takes it back.
     ///
     /// # Errors
     /// ENOENT where there is no such table or it was not created; the kernel's answer.
-    pub fn attach_table(&self, map: usize) -> Result<Link, LinkError> {
+    pub fn register_table(&self, map: usize) -> Result<Link, LinkError> {
         let refused = |errno: Errno| LinkError::Kernel { call: "struct_ops", errno };
         let fd = self.maps.get(map).ok_or(refused(Errno::ENOENT))?;
         let ops = self.prepared.struct_ops(map).map_err(|_| refused(Errno::ENOENT))?;
@@ -118,17 +118,5 @@ impl Collection<'_> {
         written.map_err(|_| refused(Errno::EINVAL))?;
         let map = MapRef::new(fd).map_err(refused)?;
         attach::struct_ops::attach(&map, value)
-    }
-
-    /// As [`Collection::attach_table`], by the name of the variable in the source.
-    ///
-    /// # Errors
-    /// The same.
-    pub fn attach_table_by_name(&self, name: &str) -> Result<Link, LinkError> {
-        let is_it = |map: &corelo_core::object::Map| {
-            map.origin() == MapOrigin::StructOps && self.prepared.map_name(map) == name.as_bytes()
-        };
-        let missing = LinkError::Kernel { call: "struct_ops", errno: Errno::ENOENT };
-        self.attach_table(self.prepared.maps().iter().position(is_it).ok_or(missing)?)
     }
 }

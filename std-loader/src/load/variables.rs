@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use corelo_core::btf::TypeId;
-use corelo_core::object::Variable;
+use corelo_core::object::{Map, Variable};
 use corelo_core::uapi::{BPF_F_MMAPABLE, map_type};
 use zerocopy::IntoBytes;
 
@@ -33,10 +33,12 @@ impl Collection<'_> {
     /// # Errors
     /// The kernel's error.
     pub fn lost(&self) -> Result<Option<u64>, Errno> {
-        let map = match self.map(LOST) {
-            Err(Errno::ENOENT) => return Ok(None),
-            map => map?,
+        let mut maps = self.prepared.maps().iter().enumerate();
+        let is_it = |(index, map): &(usize, &Map)| {
+            self.prepared.map_name(map) == LOST.as_bytes() && self.maps.get(*index).is_some()
         };
+        let Some(fd) = maps.find(is_it).and_then(|(index, _)| self.maps.get(index)) else { return Ok(None) };
+        let map = MapRef::new(fd)?;
         let is_array = matches!(map.map_type(), map_type::ARRAY | map_type::PERCPU_ARRAY);
         if !is_array || (map.value_size(), map.max_entries()) != (8, 1) {
             return Ok(None);
@@ -48,14 +50,10 @@ impl Collection<'_> {
         Ok(Some(counts.fold(0, u64::saturating_add)))
     }
 
-    /// A global variable by its name in the source.
-    ///
-    /// # Errors
-    /// ENOENT where there is none of the name, or no loaded program uses its section; the kernel's error.
-    pub fn variable(&self, name: &str) -> Result<VariableRef<'_>, Errno> {
-        let found = self.prepared.variable(name.as_bytes()).ok().flatten();
-        let variable = found.ok_or(Errno::ENOENT)?;
-        VariableRef::new(self.maps.get(variable.map).ok_or(Errno::ENOENT)?, variable)
+    /// A global variable that [`Prepared::variable`](corelo_core::prepare::Prepared::variable) found; `None` where its
+    /// section is not created, as no loaded program uses it.
+    pub(crate) fn variable(&self, variable: Variable) -> Option<Result<VariableRef<'_>, Errno>> {
+        Some(VariableRef::new(self.maps.get(variable.map)?, variable))
     }
 }
 

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::memlock::{Memlock, raised_after};
 use crate::sys::bpf::MapFd;
+use crate::sys::fd_table::MapRef;
 use crate::sys::mmap::ArrayMap;
 use crate::sys::{Errno, attr, bpf, page_size};
 use corelo_core::uapi::map_type;
@@ -202,7 +203,7 @@ fn check<K, V>(map: &MapFd, want_value_bytes: usize) -> Result<(), SizeMismatch>
 /// A map seen through a key and a value type, which any bytes are valid for (zerocopy's traits say so).
 #[derive(Debug)]
 pub struct Map<'m, K, V> {
-    map: &'m MapFd,
+    map: MapRef<'m>,
     types: PhantomData<fn(K) -> V>,
 }
 
@@ -215,8 +216,9 @@ where
     ///
     /// # Errors
     /// [`SizeMismatch`]; a per-CPU map's values never fit ([`PerCpuMap`] is for those).
-    pub fn new(map: &'m MapFd) -> Result<Self, SizeMismatch> {
-        check::<K, V>(map, size_of::<V>())?;
+    pub fn new(map: impl Into<MapRef<'m>>) -> Result<Self, SizeMismatch> {
+        let map = map.into();
+        check::<K, V>(&map, size_of::<V>())?;
         Ok(Map { map, types: PhantomData })
     }
 
@@ -255,12 +257,12 @@ where
 
     /// The keys. What others add or delete meanwhile may be seen or not, and a hash map starts anew where the key at hand
     /// was deleted; so the walk ends after four times as many keys as the map can hold.
-    pub fn keys(&self) -> Keys<'m, K> {
-        Keys { map: self.map, at: None, left: u64::from(self.map.max_entries()) * 4 + 1 }
+    pub fn keys(&self) -> Keys<'_, K> {
+        Keys { map: &self.map, at: None, left: u64::from(self.map.max_entries()) * 4 + 1 }
     }
 
     /// Keys and values; a key deleted between the two calls is left out.
-    pub fn iter(&self) -> impl Iterator<Item = Result<(K, V), Errno>> + use<'m, '_, K, V> {
+    pub fn iter(&self) -> impl Iterator<Item = Result<(K, V), Errno>> + use<'_, 'm, K, V> {
         self.keys().filter_map(move |key| {
             let key = match key {
                 Ok(key) => key,
@@ -311,7 +313,7 @@ impl<K: FromBytes + IntoBytes + Immutable> Iterator for Keys<'_, K> {
 /// A per-CPU map seen through types: each value has one `V` per possible CPU, 8-byte aligned.
 #[derive(Debug)]
 pub struct PerCpuMap<'m, K, V> {
-    map: &'m MapFd,
+    map: MapRef<'m>,
     types: PhantomData<fn(K) -> V>,
 }
 
@@ -326,10 +328,11 @@ where
     ///
     /// # Errors
     /// [`SizeMismatch`]; also where the map is not per-CPU.
-    pub fn new(map: &'m MapFd) -> Result<Self, SizeMismatch> {
+    pub fn new(map: impl Into<MapRef<'m>>) -> Result<Self, SizeMismatch> {
+        let map = map.into();
         // The map was asked for its bytes with the CPUs counted. No value fits what is not per-CPU.
         let fits = bpf::is_per_cpu(map.map_type()) && map.value_size().next_multiple_of(8) == Self::STEP;
-        check::<K, V>(map, if fits { map.value_bytes() } else { usize::MAX })?;
+        check::<K, V>(&map, if fits { map.value_bytes() } else { usize::MAX })?;
         Ok(PerCpuMap { map, types: PhantomData })
     }
 

@@ -108,6 +108,23 @@ impl fmt::Display for PinError {
 
 impl core::error::Error for PinError {}
 
+impl PinError {
+    /// What the kernel answered, where it is the kernel that refuses something.
+    #[must_use]
+    pub fn errno(&self) -> Option<Errno> {
+        match *self {
+            Self::Path(errno)
+            | Self::Directory(errno)
+            | Self::Pin(errno)
+            | Self::NotBpfFs(errno)
+            | Self::Open(errno)
+            | Self::Remove(errno)
+            | Self::Create(errno) => Some(errno),
+            Self::NotMap | Self::NotProgram | Self::Mismatch { .. } => None,
+        }
+    }
+}
+
 /// Pins a map, a program or a link; directories on the way are made (mode 0700).
 ///
 /// # Errors

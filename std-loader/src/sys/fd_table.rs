@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use super::Errno;
 use super::bpf::MapFd;
@@ -96,6 +96,30 @@ impl<'fd> MapRef<'fd> {
         // 'fd.
         let second = unsafe { OwnedFd::from_raw_fd(fd.as_raw_fd()) };
         Ok(Self { map: ManuallyDrop::new(MapFd::with_sizes(second, sizes)), owner: PhantomData })
+    }
+}
+
+impl<'fd> From<&'fd MapFd> for MapRef<'fd> {
+    fn from(map: &'fd MapFd) -> Self {
+        // SAFETY: this second owner goes into a ManuallyDrop at once and never closes the descriptor, which lives for
+        // 'fd.
+        let second = unsafe { OwnedFd::from_raw_fd(map.as_fd().as_raw_fd()) };
+        Self { map: ManuallyDrop::new(map.with_fd(second)), owner: PhantomData }
+    }
+}
+
+impl<'fd> MapRef<'fd> {
+    /// The descriptor, for as long as its owner has it.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'fd> {
+        // SAFETY: the owner keeps it open for 'fd.
+        unsafe { BorrowedFd::borrow_raw(self.map.as_fd().as_raw_fd()) }
+    }
+}
+
+impl AsFd for MapRef<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
     }
 }
 

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use corelo_core::prepare::Prepared;
 use corelo_loader::kernel::ModuleFile;
 use lexopt::{Arg, Parser, ValueExt};
 
@@ -63,24 +62,6 @@ pub(crate) struct Options {
     pub(crate) read: bool,
     /// Bytes of the window.
     pub(crate) window: Option<usize>,
-}
-
-impl Options {
-    /// Whether `--skip` names this program.
-    pub(crate) fn skips(&self, program: &[u8]) -> bool {
-        self.skip.iter().any(|skipped| skipped.as_bytes() == program)
-    }
-
-    /// Whether every `--skip` names a program of the object.
-    pub(crate) fn check_skipped(&self, prepared: &Prepared<'_>, file: &str) -> Result<(), Failure> {
-        let is_known = |skipped: &str| {
-            prepared.declared().programs().any(|(_, program)| prepared.function_name(program) == skipped.as_bytes())
-        };
-        match self.skip.iter().find(|skipped| !is_known(skipped)) {
-            Some(unknown) => Err(Failure::Usage(format!("--skip {unknown}: {file} has no such program"))),
-            None => Ok(()),
-        }
-    }
 }
 
 const HELP: &str = "\

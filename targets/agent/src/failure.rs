@@ -17,8 +17,6 @@ pub(crate) enum Failure {
     Reported,
     /// The arena is too small: the caller may try a larger one.
     Arena(ArenaFull),
-    /// The kernel's BTF must be had whole, not piece by piece: the job is to be done again. Never shown to the user.
-    NotStreamed,
     /// Standard output, or a file to write, is not to be written to.
     Output(std::io::Error),
 }
@@ -28,7 +26,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Input(_) => 2,
-            Self::Job(_) | Self::Reported | Self::Arena(_) | Self::NotStreamed | Self::Output(_) => 1,
+            Self::Job(_) | Self::Reported | Self::Arena(_) | Self::Output(_) => 1,
         }
     }
 
@@ -45,7 +43,6 @@ impl fmt::Display for Failure {
             Self::Input(text) | Self::Job(text) => f.write_str(text),
             Self::Reported => f.write_str("some relocation, map or program failed"),
             Self::Arena(full) => write!(f, "{full} (give more with --arena BYTES, or leave it out)"),
-            Self::NotStreamed => f.write_str("the kernel's BTF is needed whole"),
             Self::Output(error) => write!(f, "cannot write: {error}"),
         }
     }

@@ -1,29 +1,26 @@
-//! Object and kernel BTF, brought together in an arena.
+//! Object and kernel BTF, brought together in an arena, and what is said of it on the way.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-use corelo_core::arena::{Arena, Part};
+use corelo_core::arena::Arena;
 use corelo_core::min_btf::StreamError;
-use corelo_core::object::{Object, ObjectError};
-use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared};
-use corelo_loader::kernel::{ModuleError, ModuleSource, Modules, ModulesError};
-use corelo_loader::prepare::{Access, Kernel, KernelError, KernelOptions, WINDOW};
-use corelo_loader::report::{NoKernelBtf, ObjectReport};
+use corelo_core::prepare::{PrepareError, Prepared};
+use corelo_loader::kernel::{ModuleError, ModuleSource, Modules};
+use corelo_loader::load::LoadError;
+use corelo_loader::loader::{Cause, Error, Loader, Progress};
+use corelo_loader::prepare::{Access, Kernel, KernelError, KernelOptions, Preparation, Step, WINDOW};
+use corelo_loader::report::Name;
 
 use crate::args::Options;
 use crate::buffer::with_buffer;
 use crate::failure::Failure;
-use crate::input::unreadable;
 
 /// The kernel that the command line names, kept for further tries.
 #[derive(Debug)]
 pub(crate) struct KernelSource<'o> {
     options: &'o Options,
     kernel: Kernel<'o>,
-    /// Bytes of arena that streaming took before it turned out that the whole is needed: with `--stream` they are part
-    /// of what the job takes.
-    given_up: Cell<usize>,
 }
 
 impl<'o> KernelSource<'o> {
@@ -49,7 +46,11 @@ impl<'o> KernelSource<'o> {
         };
         let btf = options.btf.as_deref();
         let window = options.window.unwrap_or(WINDOW);
-        Self { options, kernel: Kernel::new(KernelOptions { btf, access, window, modules }), given_up: Cell::new(0) }
+        Self { options, kernel: Kernel::new(KernelOptions { btf, access, window, modules }) }
+    }
+
+    pub(crate) fn kernel(&self) -> &Kernel<'o> {
+        &self.kernel
     }
 
     /// How it came into this process, in a word.
@@ -62,34 +63,40 @@ impl<'o> KernelSource<'o> {
     }
 
     /// What `error` means to the user, `file` the object's.
-    fn failure(&self, error: KernelError, file: &str) -> Failure {
-        let kernel = self.file_name();
-        match error {
-            KernelError::Prepare(PrepareError::Arena(full)) => Failure::Arena(full),
-            error if self.kernel.takes_whole_after(&error) => Failure::NotStreamed,
-            KernelError::Stream(StreamError::Window) => {
+    pub(crate) fn failure(&self, error: &Error, file: &str) -> Failure {
+        if let Some(full) = error.arena_full() {
+            return Failure::Arena(full);
+        }
+        match error.cause() {
+            Cause::Object(_) => Failure::Input(format!("{file}: {error}")),
+            Cause::Kernel(KernelError::Stream(StreamError::Window)) => {
                 Failure::Usage(format!("--window {}: {error}", self.options.window.unwrap_or(WINDOW)))
             }
-            KernelError::Stream(error) => Failure::Input(format!("{kernel}: {error}")),
-            KernelError::Prepare(PrepareError::Kernel(error)) => Failure::Input(format!("{kernel}: {error}")),
-            error => Failure::Input(format!("{file} and {kernel}: {error}")),
+            Cause::Kernel(KernelError::Btf(_)) if self.options.btf.is_none() => {
+                Failure::Job(format!("{file}: {error}"))
+            }
+            // These are about a file that the user named, and name it.
+            Cause::Kernel(
+                KernelError::Btf(_)
+                | KernelError::Stream(_)
+                | KernelError::Prepare(PrepareError::Kernel(_))
+                | KernelError::Modules(_),
+            ) => Failure::Input(error.to_string()),
+            Cause::Kernel(KernelError::Prepare(PrepareError::Object(_))) => Failure::Job(format!("{file}: {error}")),
+            Cause::Kernel(_) => Failure::Input(format!("{file} and {}: {error}", self.file_name())),
+            // A name on the command line that the object does not have.
+            Cause::Load(LoadError::Setting { .. }) | Cause::Unknown => Failure::Usage(format!("{file}: {error}")),
+            _ => Failure::Job(format!("{file}: {error}")),
         }
     }
 }
 
-/// Does a job that prepares an object, in an arena as large as the user says or as it needs. Where the kernel's BTF was
-/// streamed and is needed whole after all, it is done again.
+/// Does a job that prepares an object, in an arena as large as the user says or as it needs.
 pub(crate) fn with_kernel<T>(
     source: &KernelSource<'_>,
-    mut job: impl FnMut(&mut [u8]) -> Result<T, Failure>,
+    job: impl FnMut(&mut [u8]) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let arena = source.options.arena;
-    with_buffer(arena, |buffer| match job(buffer) {
-        Err(Failure::NotStreamed) => job(buffer),
-        // Where streaming was not the user's idea, a size of arena that does without is enough.
-        Err(Failure::Arena(full)) if arena.is_some() && source.kernel.takes_whole_after(&full.into()) => job(buffer),
-        result => result,
-    })
+    with_buffer(source.options.arena, job)
 }
 
 /// How long the phases took.
@@ -98,6 +105,85 @@ pub(crate) struct Times {
     pub(crate) object: Duration,
     pub(crate) kernel_pass: Duration,
     pub(crate) prepare: Duration,
+    pub(crate) maps: Duration,
+    pub(crate) programs: Duration,
+}
+
+/// Listens to a load: measures how long its steps take, and says what the user should know.
+#[derive(Debug)]
+pub(crate) struct Watch<'f> {
+    file: &'f str,
+    insists_on_streaming: bool,
+    since: Cell<Instant>,
+    times: Cell<Times>,
+    planned: Cell<usize>,
+    /// Bytes of arena that hold what was kept of a streamed BTF.
+    min_btf: Cell<usize>,
+    /// What was said, so that a second try in a larger arena does not say it again.
+    said: RefCell<Vec<String>>,
+}
+
+impl<'f> Watch<'f> {
+    pub(crate) fn new(file: &'f str, options: &Options) -> Self {
+        Self {
+            file,
+            insists_on_streaming: options.stream,
+            since: Cell::new(Instant::now()),
+            times: Cell::default(),
+            planned: Cell::new(0),
+            min_btf: Cell::new(0),
+            said: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn times(&self) -> Times {
+        self.times.get()
+    }
+
+    pub(crate) fn see(&self, progress: Progress<'_>) {
+        let mut times = self.times.get();
+        let past = |since: &Cell<Instant>| since.replace(Instant::now()).elapsed();
+        match progress.step {
+            Step::Planned => {
+                times.object = past(&self.since);
+                self.planned.set(progress.arena_used);
+            }
+            Step::Opened => self.min_btf.set(progress.arena_used.saturating_sub(self.planned.get())),
+            Step::Searched => times.kernel_pass = past(&self.since),
+            Step::Prepared => times.prepare = past(&self.since),
+            Step::Maps => times.maps = past(&self.since),
+            Step::Programs => times.programs = past(&self.since),
+            Step::ModuleSkipped(module, why) => self.say_skipped(module, why),
+            Step::EmptySlot { map, program, index } => {
+                let (map, program) = (Name(map), Name(program));
+                self.say(format!(
+                    "{}: map {map}: slot {index} stays empty: program {program} is not loaded",
+                    self.file
+                ));
+            }
+            _ => {}
+        }
+        self.times.set(times);
+    }
+
+    fn say_skipped(&self, module: &str, why: ModuleError) {
+        match why {
+            ModuleError::NeedsWhole if !self.insists_on_streaming => {}
+            ModuleError::NeedsWhole => self.say(format!(
+                "{} asks for what module {module} may have, which takes the kernel's BTF as a whole: --stream is given up",
+                self.file
+            )),
+            ModuleError::List(errno) => self.say(format!("modules are not searched: /sys/kernel/btf: {errno}")),
+            why => self.say(format!("module {module} is not searched: {why}")),
+        }
+    }
+
+    fn say(&self, words: String) {
+        if !self.said.borrow().contains(&words) {
+            eprintln!("corelo: note: {words}");
+            self.said.borrow_mut().push(words);
+        }
+    }
 }
 
 /// An object whose relocations are decided, and what belongs to it.
@@ -108,79 +194,19 @@ pub(crate) struct Ready<'a> {
     pub(crate) modules: Modules<'a>,
     /// Bytes of arena that hold what was kept of a streamed BTF.
     pub(crate) min_btf: usize,
-    pub(crate) times: Times,
+    /// What is left of the buffer.
+    pub(crate) arena: Arena<'a>,
 }
 
-/// Parses and prepares the object in `bytes`, which came from `file`.
+/// Prepares the object in `bytes`, which came from `file`.
 pub(crate) fn prepare<'a>(
     bytes: &'a [u8],
     file: &str,
     source: &'a KernelSource<'_>,
-    arena: &mut Arena<'a>,
+    buffer: &'a mut [u8],
 ) -> Result<Ready<'a>, Failure> {
-    let start = Instant::now();
-    let not_bpf = |error| Failure::Input(format!("{file}: {}", ObjectReport { object: None, error }));
-    let object = Object::parse(bytes).map_err(not_bpf)?;
-    let plan = Plan::new(&object, PrepareOptions::default(), arena).map_err(|error| match error {
-        PrepareError::Arena(full) => Failure::Arena(full),
-        PrepareError::Object(error) => object_failure(&object, error, file),
-        error => Failure::Job(format!("{file}: {error}")),
-    })?;
-    let mut times = Times { object: start.elapsed(), ..Times::default() };
-    if !plan.asks_kernel() {
-        let prepared = plan.finish().map_err(|error| Failure::Job(format!("{file}: {error}")))?;
-        return Ok(Ready { prepared, modules: Modules::default(), min_btf: 0, times });
-    }
-    let failure = |error| source.failure(error, file);
-    let start = Instant::now();
-    let mut kernel = source.kernel.open().map_err(|reason| match &source.options.btf {
-        Some(path) => unreadable(path, reason),
-        None => Failure::Job(format!("{file}: {}", NoKernelBtf { object: &object, plan: &plan, reason })),
-    })?;
-    let before = arena.used();
-    if !kernel.is_streamed() {
-        // So much was in use at once when it was streamed.
-        let given_up = source.given_up.get().saturating_sub(before);
-        arena.scratch().slice::<u8>(given_up, Part::Scratch)?;
-    }
-    let types = kernel.types(&plan, arena).map_err(failure)?;
-    let min_btf = arena.used().saturating_sub(before);
-    let mut search = plan.search(types, arena).map_err(|error| failure(error.into()))?;
-    times.kernel_pass = start.elapsed();
-    let start = Instant::now();
-    let streamed_in = arena.high_water();
-    let mut skipped = |module: &str, error| match error {
-        ModuleError::NeedsWhole if !source.options.stream => {}
-        ModuleError::NeedsWhole => {
-            source.given_up.set(streamed_in);
-            eprintln!(
-                "corelo: note: {file} asks for what module {module} may have, which takes the kernel's BTF as a whole: \
-                 --stream is given up"
-            );
-        }
-        ModuleError::List(errno) => eprintln!("corelo: note: modules are not searched: /sys/kernel/btf: {errno}"),
-        error => eprintln!("corelo: note: module {module} is not searched: {error}"),
-    };
-    let modules = kernel.modules(&search, &mut skipped).map_err(failure)?;
-    modules.search(&mut search, arena, &mut skipped).map_err(|error| match error {
-        ModulesError::Module { number, error } => {
-            module_failure(modules.names().get(number).unwrap_or_default(), source.options, error)
-        }
-        error => failure(error.into()),
-    })?;
-    let prepared = search.finish();
-    times.prepare = start.elapsed();
-    Ok(Ready { prepared, modules, min_btf, times })
-}
-
-/// What is wrong with a module whose BTF the user gave.
-fn module_failure(name: &str, options: &Options, error: ModuleError) -> Failure {
-    match (error, options.module_btf.iter().find(|file| file.name == name)) {
-        (ModuleError::Btf(error), Some(file)) => unreadable(&file.path, error),
-        (error, _) => Failure::Input(format!("module {name}: {error}")),
-    }
-}
-
-fn object_failure(object: &Object<'_>, error: ObjectError, file: &str) -> Failure {
-    Failure::Job(format!("{file}: {}", ObjectReport { object: Some(object), error }))
+    let watch = Watch::new(file, source.options);
+    let made = Loader::new(bytes).prepare_watched(&source.kernel, buffer, &mut |progress| watch.see(progress));
+    let (Preparation { prepared, modules }, arena) = made.map_err(|error| source.failure(&error, file))?;
+    Ok(Ready { prepared, modules, min_btf: watch.min_btf.get(), arena })
 }

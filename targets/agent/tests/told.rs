@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use common::{corelo, fixture, has_kernel, lines};
+use corelo_loader::loader::Loader;
+use corelo_loader::prepare::Kernel;
 use corelo_tests::fake_kernel::{FakeKernel, require_fake_kernel};
 
 /// The one line on standard error of a command that fails with `code`.
@@ -57,8 +59,14 @@ fn a_program_that_replaces_a_function_of_another() {
     says(&text, &["--replace new_add=/sys/fs/bpf/corelo_no_such_pin: ", "not found (ENOENT)"]);
     let text = told(&["load", &object, "--replace", "new_add=id:4294967295"], 2);
     says(&text, &["--replace new_add=id:4294967295: not found (ENOENT)"]);
-    let text = told(&["load", &object, "--replace", "other=id:1"], 2);
-    says(&text, &["has no program other"]);
+    // A target that is there, for a program that is not.
+    let weak = std::fs::read(fixture("obj_weak-el.o")).unwrap();
+    let kernel = Kernel::running();
+    let mut buffer = vec![0; 1 << 20];
+    let weak = Loader::new(&weak).load(&kernel, &mut buffer).unwrap();
+    let id = weak.program("calls").unwrap().info().unwrap().id;
+    let text = told(&["load", &object, "--replace", &format!("other=id:{id}")], 2);
+    says(&text, &["the object has no program other; it has new_add"]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use corelo_core::object::Object;
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared};
 use corelo_loader::attach::Link;
 use corelo_loader::kernel::{KernelBtf, Modules};
-use corelo_loader::load::{Collection, LoadError, LoadOptions, rehearse};
+use corelo_loader::load::{Change, Collection, LoadError, LoadOptions, Setting, rehearse};
 use corelo_loader::objects::{GrowingLog, Memlock};
 use corelo_loader::prepare::{Kernel, KernelError, KernelOptions, ObjectFile};
 use corelo_loader::report::{LoadReport, Name, NoKernelBtf, ObjectReport};
@@ -201,12 +201,11 @@ unsafe fn open(object: Box<[u8]>, file: &str, stem: &str, options: Checked) -> R
 }
 
 fn with_options<R>(options: &Checked, name: &str, modules: &Modules<'_>, job: impl FnOnce(&LoadOptions<'_>) -> R) -> R {
-    let wants = |program: &[u8], by_default: bool| {
-        by_default && !options.skip.iter().any(|skipped| skipped.as_bytes() == program)
-    };
+    let settings: Vec<Setting<'_>> =
+        options.skip.iter().map(|skipped| Setting::new(skipped, Change::Load(false))).collect();
     let load = LoadOptions::new(name.as_bytes());
     job(&LoadOptions {
-        wants: &wants,
+        settings: &settings,
         modules: modules.names(),
         pin_root: options.pin_root(),
         memlock: if options.keep_memlock { Memlock::Keep } else { load.memlock },
@@ -278,9 +277,8 @@ fn prepare(
     let types = opened.types(&plan, arena).map_err(failed)?;
     let mut search = plan.search(types, arena).map_err(|error| failed(error.into()))?;
     // A module that cannot be read is none that has the type.
-    let skipped = &mut |_: &str, _| {};
-    let modules = opened.modules(&search, skipped).map_err(failed)?;
-    modules.search(&mut search, arena, skipped).map_err(|error| failed(error.into()))?;
+    let modules = opened.modules(&search, &mut |_, _| {}).map_err(failed)?;
+    modules.search(&mut search, arena, &mut |_, _, _| {}).map_err(|error| failed(error.into()))?;
     Ok((search.finish(), modules))
 }
 
@@ -369,7 +367,7 @@ impl Loader {
             if self.links.iter().any(|(attached, _)| *attached == number) {
                 continue;
             }
-            match collection.attach(number) {
+            match collection.attach_program(number) {
                 Ok(Some(link)) => self.links.push((number, link)),
                 Ok(None) => {}
                 Err(error) => {

@@ -38,10 +38,7 @@ pub unsafe extern "C" fn corelo_ring_open(
         // SAFETY: the caller's promise.
         let (loader, name) = unsafe { (loader(handle)?, string(map, "map")?) };
         let collection = loader.loaded()?;
-        let map = collection.map(name).map_err(|errno| Failure {
-            os_error: errno.0,
-            ..Failure::new(Code::NotFound, format!("map {name}: {errno}"))
-        })?;
+        let map = collection.raw_map(name).map_err(|error| Failure::new(Code::NotFound, error.to_string()))?;
         let opened = RingBuffer::new(map.as_fd()).map_err(ring_failure)?;
         if ring.is_null() {
             return Err(argument("ring is NULL"));

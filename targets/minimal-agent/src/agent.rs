@@ -1,55 +1,14 @@
 //! Load, attach, and the loop over ring buffer, signals and watchdog.
 
-use core::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use corelo_core::arena::Arena;
-use corelo_core::object::{Object, ObjectError};
-use corelo_core::prepare::Options;
-use corelo_loader::attach::{Link, LinkError};
-use corelo_loader::events::{RingBuffer, RingError};
-use corelo_loader::load::{Collection, LoadError, LoadOptions};
-use corelo_loader::objects::GrowingLog;
-use corelo_loader::prepare::{Kernel, KernelError, KernelOptions};
+use corelo_loader::events::RingBuffer;
+use corelo_loader::loader::{Error, Loader};
+use corelo_loader::prepare::{Kernel, KernelOptions};
 use corelo_loader::sys::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-/// What ends the agent early. Small and `Copy`, like all errors below it: saying it needs no heap either.
-#[derive(Debug, Clone, Copy)]
-pub enum AgentError {
-    /// The object cannot be parsed.
-    Object(ObjectError),
-    /// It cannot be prepared for this kernel.
-    Kernel(KernelError),
-    /// It cannot be loaded.
-    Load(LoadError),
-    /// It cannot be attached.
-    Attach(LinkError),
-    /// There is no such map.
-    Map(Errno),
-    /// The ring buffer cannot be read.
-    Ring(RingError),
-    /// poll(2) failed.
-    Poll(Errno),
-}
-
-impl fmt::Display for AgentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Object(error) => error.fmt(f),
-            Self::Kernel(error) => error.fmt(f),
-            Self::Load(error) => error.fmt(f),
-            Self::Attach(error) => write!(f, "attach: {error}"),
-            Self::Map(errno) => write!(f, "map: {errno}"),
-            Self::Ring(error) => write!(f, "ring buffer: {error}"),
-            Self::Poll(errno) => write!(f, "poll: {errno}"),
-        }
-    }
-}
-
-impl core::error::Error for AgentError {}
 
 /// What an agent watches besides its ring buffer.
 pub trait Surroundings {
@@ -70,7 +29,7 @@ pub trait Surroundings {
 /// end or `length` is over; then detaches and closes everything.
 ///
 /// # Errors
-/// [`AgentError`]; nothing stays in the kernel.
+/// [`Error`]; nothing stays in the kernel.
 pub fn run(
     bytes: &[u8],
     btf: Option<&std::path::Path>,
@@ -78,66 +37,24 @@ pub fn run(
     ring: Option<&str>,
     length: Option<Duration>,
     around: &mut dyn Surroundings,
-) -> Result<(), AgentError> {
+) -> Result<(), Error> {
     let kernel = Kernel::new(btf.map_or(KernelOptions::RUNNING, KernelOptions::file));
-    loop {
-        match attempt(bytes, &kernel, buffer, ring, length, around) {
-            // Where the kernel's BTF cannot be mapped it is read piece by piece, in arena that the whole does not take.
-            Err(AgentError::Kernel(error)) if kernel.takes_whole_after(&error) => {}
-            result => return result,
-        }
-    }
-}
-
-fn attempt(
-    bytes: &[u8],
-    kernel: &Kernel<'_>,
-    buffer: &mut [u8],
-    ring: Option<&str>,
-    length: Option<Duration>,
-    around: &mut dyn Surroundings,
-) -> Result<(), AgentError> {
-    let mut arena = Arena::new(buffer);
-    let object = Object::parse(bytes).map_err(AgentError::Object)?;
-    let made = kernel.prepare(&object, Options::default(), &mut arena).map_err(AgentError::Kernel)?;
-    let prepared = &made.prepared;
-    let options = LoadOptions { modules: made.modules.names(), ..LoadOptions::new(b"agent") };
-    let mut collection = Collection::create(prepared, &options, &mut arena).map_err(AgentError::Load)?;
-    // 0 bytes: a device has nobody to read a verifier log. Give it some while developing.
-    let mut log = GrowingLog::new(0, 0);
-    collection.load_programs(&options, &mut arena, &mut log).map_err(AgentError::Load)?;
-    let mut links: [Option<Link>; MAX_LINKS] = [const { None }; MAX_LINKS];
-    let mut attached = 0;
-    for ((number, _), place) in prepared.declared().programs().zip(&mut links) {
-        *place = collection.attach(number).map_err(AgentError::Attach)?;
-        attached += usize::from(place.is_some());
-    }
-    let mut ring = match ring {
-        Some(name) => {
-            let map = collection.map(name).map_err(AgentError::Map)?;
-            Some(RingBuffer::new(map.as_fd()).map_err(AgentError::Ring)?)
-        }
-        None => None,
-    };
-    around.ready(attached, arena.high_water());
+    // No log: a device has nobody to read what the verifier says. Leave that out while developing.
+    let mut collection = Loader::new(bytes).name("agent").log_limit(0).load(&kernel, buffer)?;
+    let attached = collection.attach_all()?;
+    let mut ring = ring.map(|name| collection.ring(name)).transpose()?;
+    around.ready(attached, collection.arena_bytes().high_water);
     watch(ring.as_mut(), length.map(|length| Instant::now() + length), around)
 }
-
-/// More programs than this are not attached: as many as the object has, in a program of your own.
-const MAX_LINKS: usize = 32;
 
 /// The longest wait, and so the longest time between two ticks.
 const TICK: Duration = Duration::from_secs(1);
 
-fn watch(
-    mut ring: Option<&mut RingBuffer>,
-    end: Option<Instant>,
-    around: &mut dyn Surroundings,
-) -> Result<(), AgentError> {
+fn watch(mut ring: Option<&mut RingBuffer>, end: Option<Instant>, around: &mut dyn Surroundings) -> Result<(), Error> {
     loop {
         around.tick();
         if let Some(ring) = &mut ring {
-            ring.consume(|record| around.record(record)).map_err(AgentError::Ring)?;
+            ring.consume(|record| around.record(record))?;
         }
         let left = end.map_or(TICK, |end| end.saturating_duration_since(Instant::now()).min(TICK));
         if left.is_zero() {
@@ -156,7 +73,7 @@ fn watch(
         let timeout = Timespec::try_from(left).ok();
         match poll(watched, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(AgentError::Poll(errno.into())),
+            Err(errno) => return Err(Errno::from(errno).into()),
         }
         if watched.first().is_some_and(|signals| !signals.revents().is_empty()) {
             return Ok(());

@@ -98,7 +98,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     // After a failure the watchdog goes on: it is there for that.
-    if let (Ok(()), Some(watchdog)) = (result, device.watchdog) {
+    if let (Ok(()), Some(watchdog)) = (&result, device.watchdog) {
         watchdog.stop();
     }
     println!("end records={}", device.records);

@@ -50,9 +50,9 @@ fn maps_with_types_load_where_the_kernel_refuses_the_objects_btf() {
     ] {
         let loaded = load(&file, &options, |collection| {
             assert!(collection.btf().is_none(), "{what}: the kernel takes it, so nothing is shown");
-            let info = map_info(collection.map(map).unwrap().as_fd()).unwrap();
+            let info = map_info(collection.raw_map(map).unwrap().as_fd()).unwrap();
             assert_eq!([info.btf_id, info.btf_key_type_id, info.btf_value_type_id], [0; 3], "{what}");
-            let program = collection.program_by_name(program).unwrap();
+            let program = collection.program(program).unwrap().fd();
             assert_eq!(prog_info(program).unwrap().btf_id, 0, "{what}");
             if let Some(returns) = returns {
                 assert_eq!(run_named(collection, "counted"), returns, "{what}");

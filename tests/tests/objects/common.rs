@@ -7,7 +7,7 @@ use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, PrepareError, Prepared, prepare};
 use corelo_loader::kernel::KernelBtf;
-use corelo_loader::load::{Collection, LoadError, LoadOptions, rehearse};
+use corelo_loader::load::{Autoload, Change, Collection, LoadError, LoadOptions, Setting, rehearse};
 use corelo_loader::objects::GrowingLog;
 use corelo_loader::report::{LoadReport, ObjectReport};
 use corelo_loader::sys::bpf::{TestRun, prog_test_run};
@@ -101,10 +101,9 @@ pub(crate) fn load_among_others<T>(
 
 /// Loads a fixture with the programs named, or with the default ones.
 pub(crate) fn load_fixture<T>(name: &str, programs: &[&str], then: impl FnOnce(&Collection<'_>) -> T) -> T {
-    let wants = |program: &[u8], by_default: bool| {
-        if programs.is_empty() { by_default } else { programs.iter().any(|name| name.as_bytes() == program) }
-    };
-    let options = LoadOptions { wants: &wants, ..LoadOptions::new(name.as_bytes()) };
+    let wanted: Vec<Setting<'_>> = programs.iter().map(|name| Setting::new(name, Change::Load(true))).collect();
+    let autoload = if programs.is_empty() { Autoload::BySection } else { Autoload::None };
+    let options = LoadOptions { autoload, settings: &wanted, ..LoadOptions::new(name.as_bytes()) };
     load(&fixture(name), &options, then).unwrap_or_else(|refused| panic!("{name}: {}", refused.text))
 }
 
@@ -116,19 +115,19 @@ pub(crate) fn run(program: BorrowedFd<'_>, len: usize) -> u32 {
 
 /// Runs a program of the collection, by name, on a packet of 64 bytes.
 pub(crate) fn run_named(collection: &Collection<'_>, name: &str) -> u32 {
-    run(collection.program_by_name(name).unwrap_or_else(|| panic!("no program {name}")), 64)
+    run(collection.program(name).unwrap().fd(), 64)
 }
 
 /// Runs a raw tracepoint program.
 pub(crate) fn run_raw(collection: &Collection<'_>, name: &str) -> u32 {
     let mut context = [0u8; 16];
-    let program = collection.program_by_name(name).unwrap();
+    let program = collection.program(name).unwrap().fd();
     prog_test_run(program, &mut TestRun { ctx_in: &mut context, ..TestRun::default() }).unwrap().retval
 }
 
 /// A global variable as a number.
 pub(crate) fn variable(collection: &Collection<'_>, name: &str) -> u64 {
-    let variable = collection.variable(name).unwrap_or_else(|errno| panic!("{name}: {errno}"));
+    let variable = collection.raw_global(name).unwrap_or_else(|errno| panic!("{name}: {errno}"));
     let mut bytes = vec![0u8; variable.byte_size()];
     variable.read(&mut bytes).unwrap();
     number(&bytes)

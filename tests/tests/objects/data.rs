@@ -4,7 +4,8 @@ use std::os::fd::AsFd;
 
 use crate::common::{fixture, has_kernel, load, load_fixture, run, run_named, variable};
 use corelo_loader::kernel::{Feature, Features, Support};
-use corelo_loader::load::{LoadError, LoadOptions, VariableError};
+use corelo_loader::load::{Change, LoadError, LoadOptions, Setting, SettingError};
+use corelo_loader::loader::Cause;
 use corelo_loader::objects::map_info;
 use corelo_loader::sys::{Errno, page_size};
 
@@ -23,7 +24,7 @@ fn each_section_is_a_map_of_its_own_made_when_used_and_frozen_when_read_only() {
             (".bss.own", b".bss.own\0\0\0\0\0\0\0\0"),
             (".rodata.str1.1", b".rodata.str1.1\0\0"),
         ] {
-            let map = collection.map(name).unwrap_or_else(|errno| panic!("{name}: {errno}"));
+            let map = collection.raw_map(name).unwrap_or_else(|errno| panic!("{name}: {errno}"));
             let info = map_info(map.as_fd()).unwrap();
             assert_eq!(&info.name, kernel_name, "{name}");
             let mut value = vec![0u8; map.value_bytes()];
@@ -35,13 +36,13 @@ fn each_section_is_a_map_of_its_own_made_when_used_and_frozen_when_read_only() {
                 assert_eq!(written, Ok(()), "{name}");
             }
         }
-        assert_eq!(collection.map(".data.unused").err(), Some(Errno::ENOENT));
+        assert_eq!(collection.raw_map(".data.unused").unwrap_err().cause(), &Cause::NotLoaded);
     });
     // Asked for, its section is there.
     load_fixture("obj_globals", &["uses_unused"], |collection| {
         assert_eq!(run_named(collection, "uses_unused"), 17);
-        assert!(collection.map(".data.unused").is_ok());
-        assert_eq!(collection.map(".data").err(), Some(Errno::ENOENT));
+        assert!(collection.raw_map(".data.unused").is_ok());
+        assert_eq!(collection.raw_map(".data").unwrap_err().cause(), &Cause::NotLoaded);
     });
 }
 
@@ -69,7 +70,7 @@ fn variables_are_written_in_place() {
         return;
     }
     load_fixture("obj_globals", &[], |collection| {
-        let rw = collection.variable("rw").unwrap();
+        let rw = collection.raw_global("rw").unwrap();
         assert!(rw.is_mapped());
         assert_eq!(rw.byte_size(), 8);
         rw.write(&5000u64.to_ne_bytes()).unwrap();
@@ -77,11 +78,14 @@ fn variables_are_written_in_place() {
         run_named(collection, "sum");
         assert_eq!(variable(collection, "rw"), 5001);
         assert_eq!(rw.write(&[1]), Err(Errno::EINVAL));
-        let ro = collection.variable("ro").unwrap();
+        let ro = collection.raw_global("ro").unwrap();
         assert!(matches!(ro.write(&9u32.to_ne_bytes()), Err(Errno::EACCES | Errno::EPERM)));
-        assert_eq!(collection.variable("no_such").err(), Some(Errno::ENOENT));
         // Statics have no name of their own.
-        assert_eq!(collection.variable("local_rw").err(), Some(Errno::ENOENT));
+        for name in ["no_such", "local_rw"] {
+            assert_eq!(collection.raw_global(name).unwrap_err().cause(), &Cause::Unknown);
+        }
+        let unknown = collection.raw_global("row").unwrap_err().to_string();
+        assert!(unknown.starts_with("the object has no variable row; it has ro"), "{unknown}");
     });
 }
 
@@ -91,13 +95,15 @@ fn variables_are_set_by_name_before_loading() {
         return;
     }
     let file = fixture("obj_globals");
-    let variables: [(&[u8], &[u8]); 4] = [
-        (b"ro", &99u32.to_ne_bytes()),
-        (b"rw", &7u64.to_ne_bytes()),
-        (b"zero", &40u32.to_ne_bytes()),
-        (b"ro_cfg", &0u32.to_ne_bytes()),
+    let settings = [
+        Setting { name: "ro", change: Change::Value(&99u32.to_ne_bytes()) },
+        // Of two for one name the last counts.
+        Setting { name: "rw", change: Change::Value(&8u64.to_ne_bytes()) },
+        Setting { name: "rw", change: Change::Value(&7u64.to_ne_bytes()) },
+        Setting { name: "zero", change: Change::Value(&40u32.to_ne_bytes()) },
+        Setting { name: "ro_cfg", change: Change::Value(&0u32.to_ne_bytes()) },
     ];
-    let options = LoadOptions { variables: &variables, ..LoadOptions::new(b"obj_globals") };
+    let options = LoadOptions { settings: &settings, ..LoadOptions::new(b"obj_globals") };
     load(&file, &options, |collection| {
         assert_eq!(run_named(collection, "string"), u32::from(b'o'));
         assert_eq!(run_named(collection, "sum"), 99 + 3 + 4 + 13);
@@ -105,15 +111,16 @@ fn variables_are_set_by_name_before_loading() {
         assert_eq!(variable(collection, "zero"), 41);
     })
     .unwrap();
-    for (variables, error) in [
-        ([(&b"nowhere"[..], &[0u8; 4][..])], VariableError::Unknown),
-        ([(b"local_rw", &[0u8; 8])], VariableError::Unknown),
-        ([(b"ro", &[0u8; 8])], VariableError::Size { wanted: 4, given: 8 }),
-        ([(b"ro", &[])], VariableError::Size { wanted: 4, given: 0 }),
+    for (name, bytes, error) in [
+        ("nowhere", &[0u8; 4][..], SettingError::NoVariable),
+        ("local_rw", &[0u8; 8], SettingError::NoVariable),
+        ("ro", &[0u8; 8], SettingError::Size { wanted: 4, given: 8 }),
+        ("ro", &[], SettingError::Size { wanted: 4, given: 0 }),
     ] {
-        let options = LoadOptions { variables: &variables, ..LoadOptions::new(b"obj_globals") };
+        let settings = [Setting::new(name, Change::Value(bytes))];
+        let options = LoadOptions { settings: &settings, ..LoadOptions::new(b"obj_globals") };
         let refused = load(&file, &options, |_| ()).unwrap_err();
-        assert_eq!(refused.error, LoadError::Variable { index: 0, error });
+        assert_eq!(refused.error, LoadError::Setting { index: 0, error });
     }
 }
 
@@ -123,16 +130,16 @@ fn an_arena_at_a_fixed_address_starts_with_its_data() {
         return;
     }
     load_fixture("obj_arena_fixed", &[], |collection| {
-        let map = collection.map("arena").unwrap();
+        let map = collection.raw_map("arena").unwrap();
         assert_eq!(map_info(map.as_fd()).unwrap().map_extra, 0x1000_0000_0000);
-        assert_eq!(run(collection.program_by_name("count_in_arena").unwrap(), 64), 9);
+        assert_eq!(run(collection.program("count_in_arena").unwrap().fd(), 64), 9);
         // On the last of its two pages where the kernel can load its address, so that address 0 is no variable's.
         let at_end = match Features::default().get(Feature::LdImm64FullRange) {
             Support::Present => true,
             Support::Missing => false,
             refused @ Support::Refused(_) => panic!("{refused}"),
         };
-        let offset = run(collection.program_by_name("where_in_arena").unwrap(), 64);
+        let offset = run(collection.program("where_in_arena").unwrap().fd(), 64);
         assert_eq!(offset, if at_end { page_size() as u32 } else { 0 });
         println!("variables at byte {offset} of the arena");
     });
@@ -144,8 +151,8 @@ fn an_arena_starts_with_its_data() {
         return;
     }
     load_fixture("obj_arena", &[], |collection| {
-        assert_eq!(run(collection.program_by_name("count_in_arena").unwrap(), 64), 6);
-        assert_eq!(run(collection.program_by_name("names_arena").unwrap(), 64), 16);
-        assert_eq!(run(collection.program_by_name("count_in_arena").unwrap(), 64), 17);
+        assert_eq!(run(collection.program("count_in_arena").unwrap().fd(), 64), 6);
+        assert_eq!(run(collection.program("names_arena").unwrap().fd(), 64), 16);
+        assert_eq!(run(collection.program("count_in_arena").unwrap().fd(), 64), 17);
     });
 }

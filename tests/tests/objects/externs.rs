@@ -8,7 +8,7 @@ use corelo_loader::kernel::KernelBtf;
 use corelo_loader::load::{ExternError, LoadError, LoadOptions};
 
 fn elements(collection: &corelo_loader::load::Collection<'_>, name: &str) -> Vec<u64> {
-    let variable = collection.variable(name).unwrap();
+    let variable = collection.raw_global(name).unwrap();
     let mut bytes = vec![0u8; variable.byte_size()];
     variable.read(&mut bytes).unwrap();
     bytes.chunks(8).map(number).collect()

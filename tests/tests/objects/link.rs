@@ -2,7 +2,7 @@
 
 use crate::common::{fixture, has_kernel, load, load_among_others, load_fixture, run, run_named, variable};
 use corelo_core::object::Object;
-use corelo_loader::load::{LoadError, LoadOptions};
+use corelo_loader::load::{Change, LoadError, LoadOptions, Setting};
 use corelo_loader::sys::Errno;
 use corelo_loader::sys::bpf::prog_info;
 
@@ -46,7 +46,7 @@ fn late_instructions() {
         return;
     }
     load_fixture("obj_modern", &["may_goto", "signed_math", "swap_bytes"], |collection| {
-        let run = |name: &str, len: usize| run(collection.program_by_name(name).unwrap(), len);
+        let run = |name: &str, len: usize| run(collection.program(name).unwrap().fd(), len);
         // Socket filters see the packet without the Ethernet header: 14 bytes less.
         assert_eq!(run("may_goto", 64), 50);
         assert_eq!(run("signed_math", 64), 79);
@@ -60,7 +60,7 @@ fn exceptions_with_and_without_a_callback() {
         return;
     }
     load_fixture("obj_exception", &["throws", "throws_plainly"], |collection| {
-        let run = |name: &str, len: usize| run(collection.program_by_name(name).unwrap(), len);
+        let run = |name: &str, len: usize| run(collection.program(name).unwrap().fd(), len);
         assert_eq!((run("throws", 64), run("throws", 200)), (3, 51));
         assert_eq!((run("throws_plainly", 64), run("throws_plainly", 200)), (3, 60));
     });
@@ -73,11 +73,11 @@ fn optional_programs_load_when_asked_for() {
     }
     load_fixture("obj_optional", &[], |collection| {
         assert_eq!(run_named(collection, "always"), 1);
-        assert!(collection.program_by_name("on_request").is_none());
+        assert!(collection.program("on_request").is_err());
     });
     load_fixture("obj_optional", &["on_request"], |collection| {
         assert_eq!(run_named(collection, "on_request"), 2);
-        assert!(collection.program_by_name("always").is_none());
+        assert!(collection.program("always").is_err());
     });
 }
 
@@ -87,7 +87,7 @@ fn licence_and_name_reach_the_kernel() {
         return;
     }
     load_fixture("obj_run", &[], |collection| {
-        let info = prog_info(collection.program_by_name("run_cgroup_egress").unwrap()).unwrap();
+        let info = prog_info(collection.program("run_cgroup_egress").unwrap().fd()).unwrap();
         assert!(info.gpl_compatible);
         assert_eq!(&info.name, b"run_cgroup_egre\0");
         assert!(info.nr_func_info >= 1 && info.nr_line_info > 1 && info.btf_id != 0);
@@ -106,7 +106,7 @@ fn a_licence_ends_at_its_first_nul_or_with_its_section() {
     assert_eq!(Object::parse(&file).unwrap().license(), b"Dua");
     if has_kernel() {
         let options = LoadOptions::new(b"obj_weak");
-        let info = load(&file, &options, |collection| prog_info(collection.program_by_name("calls").unwrap()).unwrap());
+        let info = load(&file, &options, |collection| prog_info(collection.program("calls").unwrap().fd()).unwrap());
         assert!(!info.unwrap().gpl_compatible);
     }
 }
@@ -116,7 +116,7 @@ fn an_xdp_program_loads_with_its_attach_type() {
     if has_kernel() {
         // Kernels from 5.9 on know it; the retry without is tested with a fake kernel in the loader itself.
         load_fixture("obj_run", &["run_xdp"], |collection| {
-            let program = collection.program_by_name("run_xdp").unwrap();
+            let program = collection.program("run_xdp").unwrap().fd();
             assert_eq!(prog_info(program).unwrap().prog_type, 6);
         });
     }
@@ -134,18 +134,18 @@ fn a_program_that_replaces_needs_its_target() {
     // What cannot be asked for its functions is not one that has none of the name.
     load_fixture("nothing_asked", &[], |other| {
         use std::os::fd::AsFd;
-        let map = other.map("packets").unwrap();
-        let replaced = [(&b"new_add"[..], map.as_fd())];
-        let options = LoadOptions { replaced: &replaced, ..LoadOptions::new(b"obj_replace") };
+        let map = other.raw_map("packets").unwrap();
+        let settings = [Setting::new("new_add", Change::Replace(map.as_fd()))];
+        let options = LoadOptions { settings: &settings, ..LoadOptions::new(b"obj_replace") };
         let refused = load_among_others(&file, &options, |_| ()).unwrap_err();
         assert!(matches!(refused.error, LoadError::ReplacedBtf { errno: Errno::EINVAL, .. }), "{}", refused.text);
         assert!(refused.text.contains("new_add"), "{}", refused.text);
     });
     load_fixture("obj_weak", &[], |weak| {
-        let replaced = [(&b"new_add"[..], weak.program_by_name("calls").unwrap())];
-        let options = LoadOptions { replaced: &replaced, ..LoadOptions::new(b"obj_replace") };
+        let settings = [Setting::new("new_add", Change::Replace(weak.program("calls").unwrap().fd()))];
+        let options = LoadOptions { settings: &settings, ..LoadOptions::new(b"obj_replace") };
         match load_among_others(&file, &options, |collection| {
-            prog_info(collection.program_by_name("new_add").unwrap()).unwrap()
+            prog_info(collection.program("new_add").unwrap().fd()).unwrap()
         }) {
             Ok(info) => assert_eq!(info.prog_type, 28),
             // Machines without trampolines refuse every program of this type.

@@ -3,26 +3,24 @@
 use crate::common::{alone, fixture, has_kernel, load, load_among_others, load_fixture, run_named};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use corelo_loader::load::{Collection, LoadOptions};
-use corelo_loader::objects::{self, Map, MapInfo, MapSpec, Memlock, PerCpuMap, map_info};
+use corelo_loader::load::{Change, Collection, LoadOptions, Setting};
+use corelo_loader::loader::Cause;
+use corelo_loader::objects::{self, MapInfo, MapSpec, Memlock, PerCpuMap, map_info};
 
 fn info(collection: &Collection<'_>, name: &str) -> MapInfo {
     use std::os::fd::AsFd;
-    let map = collection.map(name).unwrap_or_else(|errno| panic!("{name}: {errno}"));
+    let map = collection.raw_map(name).unwrap_or_else(|errno| panic!("{name}: {errno}"));
     map_info(map.as_fd()).unwrap()
 }
 
 /// Loads obj_maps, whose one pinned map goes to a directory of this call's own; its path is the second argument.
-fn with_obj_maps<T>(
-    wants: &dyn Fn(&[u8], bool) -> bool,
-    then: impl FnOnce(&Collection<'_>, &std::path::Path) -> T,
-) -> T {
+fn with_obj_maps<T>(settings: &[Setting<'_>], then: impl FnOnce(&Collection<'_>, &std::path::Path) -> T) -> T {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let root = format!("/sys/fs/bpf/corelo-objects-{}-{call}", std::process::id());
     std::fs::create_dir(&root).unwrap_or_else(|error| panic!("{root}: {error}: is bpffs mounted?"));
     let pinned = std::path::Path::new(&root).join("pinned");
-    let options = LoadOptions { wants, pin_root: &root, ..LoadOptions::new(b"obj_maps") };
+    let options = LoadOptions { settings, pin_root: &root, ..LoadOptions::new(b"obj_maps") };
     let loaded = load(&fixture("obj_maps"), &options, |collection| then(collection, &pinned));
     let _ = std::fs::remove_file(&pinned);
     let _ = std::fs::remove_dir(&root);
@@ -34,7 +32,7 @@ fn every_attribute_reaches_the_kernel() {
     if !has_kernel() {
         return;
     }
-    with_obj_maps(&|_, by_default| by_default, |collection, pinned| {
+    with_obj_maps(&[], |collection, pinned| {
         let sizes = |name: &str| {
             let info = info(collection, name);
             (info.map_type, info.key_size, info.value_size, info.max_entries, info.map_flags)
@@ -63,8 +61,8 @@ fn slots_of_maps_and_of_programs_are_filled_from_the_start() {
     if !has_kernel() {
         return;
     }
-    with_obj_maps(&|_, by_default| by_default, |collection, _| {
-        let outer = collection.map("outer_array").unwrap();
+    with_obj_maps(&[], |collection, _| {
+        let outer = collection.raw_map("outer_array").unwrap();
         let slot = |index: u32| {
             let mut value = [0u8; 4];
             outer.lookup(&index.to_ne_bytes(), &mut value, 0).map(|()| u32::from_ne_bytes(value))
@@ -86,7 +84,8 @@ fn a_slot_for_a_program_that_is_not_loaded_stays_empty() {
     if !has_kernel() {
         return;
     }
-    let result = with_obj_maps(&|name, _| name != b"slot_2", |collection, _| run_named(collection, "jump_2"));
+    let result =
+        with_obj_maps(&[Setting::new("slot_2", Change::Load(false))], |collection, _| run_named(collection, "jump_2"));
     // bpf_tail_call falls through: -1.
     assert_eq!(result, u32::MAX);
 }
@@ -106,12 +105,11 @@ fn a_map_of_maps_without_a_model_takes_the_callers() {
     let spec = MapSpec { map_type: 2, key_size: 4, value_size: 4, max_entries: 3, ..MapSpec::default() };
     let model = objects::create_map(&spec, Memlock::RaiseIfRefused).unwrap();
     model.update(&0u32.to_ne_bytes(), &123u32.to_ne_bytes(), 0).unwrap();
-    let inner_maps = [(&b"outer"[..], model.as_fd())];
-    let options = LoadOptions { inner_maps: &inner_maps, ..LoadOptions::new(b"given") };
+    let settings = [Setting::new("outer", Change::InnerMap(model.as_fd()))];
+    let options = LoadOptions { settings: &settings, ..LoadOptions::new(b"given") };
     load_among_others(&file, &options, |collection| {
         assert_eq!(run_named(collection, "through_outer"), u32::MAX);
-        let fd = std::os::fd::AsRawFd::as_raw_fd(&model.as_fd());
-        collection.map("outer").unwrap().update(&1u32.to_ne_bytes(), &fd.to_ne_bytes(), 0).unwrap();
+        collection.map_of_maps::<u32>("outer").unwrap().insert(&1, &model).unwrap();
         assert_eq!(run_named(collection, "through_outer"), 123);
     })
     .unwrap();
@@ -131,16 +129,20 @@ fn contents_by_bytes_and_by_types() {
     }
     load_fixture("obj_callbacks", &[], |collection| {
         assert_eq!(run_named(collection, "each"), 10);
-        let four = collection.map("four").unwrap();
-        let typed = Map::<u32, u64>::new(&four).unwrap();
+        let four = collection.raw_map("four").unwrap();
+        let typed = collection.map::<u32, u64>("four").unwrap();
         let found: Vec<(u32, u64)> = typed.iter().map(Result::unwrap).collect();
         assert_eq!(found, [(0, 1), (1, 3), (2, 6), (3, 10)]);
         typed.insert(&2, &99, 0).unwrap();
         let mut bytes = [0; 8];
         four.lookup(&2u32.to_ne_bytes(), &mut bytes, 0).unwrap();
         assert_eq!(u64::from_ne_bytes(bytes), 99);
-        assert!(Map::<u32, u32>::new(&four).is_err());
-        assert_eq!(collection.map("fore").err(), Some(corelo_loader::sys::Errno::ENOENT));
+        let of_other_size = collection.map::<u32, u32>("four").unwrap_err();
+        let words = "map four: the map has keys of 4 and values of 8 bytes, the types have 4 and 4";
+        assert_eq!(of_other_size.to_string(), words);
+        let unknown = collection.raw_map("fore").unwrap_err();
+        assert_eq!(unknown.cause(), &Cause::Unknown);
+        assert!(unknown.to_string().starts_with("the object has no map fore; it has four"), "{unknown}");
     });
 }
 

@@ -2,7 +2,7 @@
 
 use crate::common::{fixture, has_kernel, load, load_fixture};
 use corelo_core::struct_ops::StructOpsError;
-use corelo_loader::load::{Collection, LoadError, LoadOptions};
+use corelo_loader::load::{Change, Collection, LoadError, LoadOptions, Setting};
 use corelo_loader::objects::map_info;
 use corelo_loader::sys::bpf::prog_info;
 
@@ -16,7 +16,7 @@ fn is_registered(name: &str) -> bool {
 
 fn check_programs(collection: &Collection<'_>) {
     for name in ["ssthresh", "undo_cwnd", "cong_avoid"] {
-        let info = prog_info(collection.program_by_name(name).unwrap()).unwrap();
+        let info = prog_info(collection.program(name).unwrap().fd()).unwrap();
         assert_eq!(info.prog_type, 27, "{name}");
         assert_ne!(info.attach_btf_id, 0, "{name}");
     }
@@ -30,12 +30,12 @@ fn tables_are_registered_and_taken_back() {
     }
     load_fixture("obj_struct_ops", &[], |collection| {
         check_programs(collection);
-        let map = collection.map("plain").unwrap();
+        let map = collection.raw_map("plain").unwrap();
         let info = map_info(map.as_fd()).unwrap();
         assert_eq!((info.map_type, info.key_size, info.max_entries), (26, 4, 1));
         assert_ne!(info.btf_vmlinux_value_type_id, 0);
         assert!(!is_registered("corelo_plain"));
-        let link = collection.attach_table_by_name("plain").unwrap();
+        let link = collection.attach_table("plain").unwrap();
         assert!(is_registered("corelo_plain"), "{}", available());
         drop(link);
         // The table is set free after an RCU grace period.
@@ -56,11 +56,11 @@ fn members_that_the_kernel_lacks_are_dropped_where_they_are_zero_and_the_others_
     }
     load_fixture("obj_struct_ops_vendor", &[], |collection| {
         check_programs(collection);
-        let link = collection.attach_table_by_name("vendor").unwrap();
+        let link = collection.attach_table("vendor").unwrap();
         // That the name is right shows that the members were moved.
         assert!(is_registered("corelo_vendor"), "{}", available());
         drop(link);
-        assert!(collection.attach_table_by_name("no_such").is_err());
+        assert!(collection.attach_table("no_such").is_err());
     });
 }
 
@@ -71,19 +71,19 @@ fn programs_go_with_the_tables_that_have_them() {
     }
     load_fixture("obj_struct_ops_optional", &[], |collection| {
         check_programs(collection);
-        assert!(collection.map("left").is_err());
+        assert!(collection.raw_map("left").is_err());
         for name in ["left_ssthresh", "nobodys"] {
-            assert!(collection.program_by_name(name).is_none(), "{name}");
+            assert!(collection.program(name).is_err(), "{name}");
         }
-        let _link = collection.attach_table_by_name("made").unwrap();
+        let _link = collection.attach_table("made").unwrap();
         assert!(is_registered("corelo_made"), "{}", available());
     });
     // Asked for by its name, the other table brings its program.
-    let wants = |name: &[u8], by_default: bool| by_default || name == b"left";
-    let options = LoadOptions { wants: &wants, ..LoadOptions::new(b"optional") };
+    let settings = [Setting::new("left", Change::Create(true))];
+    let options = LoadOptions { settings: &settings, ..LoadOptions::new(b"optional") };
     load(&fixture("obj_struct_ops_optional"), &options, |collection| {
-        assert!(collection.program_by_name("left_ssthresh").is_some());
-        let _link = collection.attach_table_by_name("left").unwrap();
+        assert!(collection.program("left_ssthresh").is_ok());
+        let _link = collection.attach_table("left").unwrap();
         assert!(is_registered("corelo_left"), "{}", available());
     })
     .unwrap();
@@ -123,7 +123,7 @@ fn programs_for_two_members_and_for_members_that_the_kernel_lacks_are_refused() 
         assert!(refused.text.contains("faulty") && refused.text.contains(named), "{name}: {}", refused.text);
     }
     // A program that the caller does not want is no reason to overlook that its table is wrong.
-    let wants = |name: &[u8], by_default: bool| by_default && name != b"vendor_hook";
-    let options = LoadOptions { wants: &wants, ..LoadOptions::new(b"missing") };
+    let settings = [Setting::new("vendor_hook", Change::Load(false))];
+    let options = LoadOptions { settings: &settings, ..LoadOptions::new(b"missing") };
     assert!(load(&fixture("ops_missing"), &options, |_| ()).is_err());
 }

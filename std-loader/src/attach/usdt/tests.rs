@@ -40,8 +40,8 @@ mod older_kernels {
     use corelo_core::prepare::{Options, prepare};
     use corelo_tests::kernel::{Feature, has};
 
-    use crate::load::{Collection, LoadOptions};
-    use crate::objects::{GrowingLog, Map};
+    use crate::load::{Autoload, Change, Collection, LoadOptions, Setting};
+    use crate::objects::GrowingLog;
     use crate::sys::Errno;
     use crate::sys::bpf::cmd;
     use crate::sys::fake::{install, set_u32, u32_at};
@@ -76,8 +76,7 @@ mod older_kernels {
 
     /// The first words of `struct seen` of the fixture for its program `by_hand`.
     fn seen(collection: &Collection<'_>) -> [u64; 4] {
-        let map = collection.map("seen").unwrap();
-        let all = Map::<u32, [u64; 15]>::new(&map).unwrap().get(&4).unwrap().unwrap();
+        let all = collection.map::<u32, [u64; 15]>("seen").unwrap().get(&4).unwrap().unwrap();
         [all[0], all[1], all[2], all[3]]
     }
 
@@ -92,9 +91,13 @@ mod older_kernels {
         let object = Object::parse(&file).unwrap();
         let prepared = prepare(&object, None, Options::default(), &mut arena).unwrap();
         let counter = if cfg!(target_arch = "aarch64") { 256u32 } else { 128 };
+        let counter = counter.to_ne_bytes();
         let options = LoadOptions {
-            wants: &|name, _| name == b"by_hand",
-            variables: &[(b"pc_offset", &counter.to_ne_bytes())],
+            autoload: Autoload::None,
+            settings: &[
+                Setting::new("by_hand", Change::Load(true)),
+                Setting::new("pc_offset", Change::Value(&counter)),
+            ],
             ..LoadOptions::new(b"obj_usdt")
         };
         let mut collection = Collection::create(&prepared, &options, &mut arena).unwrap();
@@ -138,8 +141,7 @@ mod older_kernels {
             let is_movable = me.header().e_type == abi::ET_DYN;
             assert_eq!(everywhere, if is_movable { Err(LinkError::Usdt(UsdtError::NeedsProcess)) } else { Ok(()) });
             let here = probe(Some(std::process::id()));
-            let map = collection.map(ADDRESSES).unwrap();
-            let addresses = Map::<u64, u32>::new(&map).unwrap();
+            let addresses = collection.map::<u64, u32>(ADDRESSES).unwrap();
             for round in 1..4 {
                 let link = collection.attach_usdt(by_hand, &here).unwrap();
                 let entries: Vec<(u64, u32)> = addresses.iter().map(Result::unwrap).collect();

@@ -97,15 +97,20 @@ impl MapFd {
     /// # Errors
     /// EMFILE and the like.
     pub fn try_clone(&self) -> Result<MapFd, Errno> {
-        Ok(MapFd {
-            fd: super::super::dup(self.fd.as_fd())?,
+        Ok(self.with_fd(super::super::dup(self.fd.as_fd())?))
+    }
+
+    /// The same map by another of its descriptors.
+    pub(in crate::sys) fn with_fd(&self, fd: OwnedFd) -> MapFd {
+        MapFd {
+            fd,
             map_type: self.map_type,
             key_size: self.key_size,
             value_size: self.value_size,
             value_bytes: self.value_bytes,
             max_entries: self.max_entries,
             map_flags: self.map_flags,
-        })
+        }
     }
 
     /// `enum bpf_map_type`.

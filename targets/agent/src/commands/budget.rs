@@ -1,6 +1,6 @@
 //! `corelo budget`: the bytes of arena that an object needs.
 
-use corelo_core::arena::{Arena, Part};
+use corelo_core::arena::Part;
 use corelo_core::budget::Budget;
 use corelo_loader::load::{LoadOptions, rehearse};
 use serde_json::{Map, Value, json};
@@ -18,10 +18,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let kernel = KernelSource::for_budget(options);
     let name = session::object_name(&options.file);
     let parts = with_kernel(&kernel, |buffer| {
-        let mut arena = Arena::new(buffer);
-        let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
-        let prepared = &ready.prepared;
-        let load_options = LoadOptions { modules: ready.modules.names(), ..LoadOptions::new(&name) };
+        let ready = prepare(&bytes, &file, &kernel, buffer)?;
+        let (prepared, mut arena) = (&ready.prepared, ready.arena);
+        let load_options = LoadOptions { modules: ready.modules.names(), ..LoadOptions::new(name.as_bytes()) };
         let kept = arena.used();
         rehearse(prepared, &load_options, &mut arena).map_err(|error| session::failure(prepared, &file, error))?;
         Ok(parts(&Budget::of(prepared, &mut arena, kept), ready.min_btf))

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use corelo_core::arena::Arena;
 use corelo_core::link::LinkCause;
 use corelo_loader::report::LinkReport;
 use zerocopy::IntoBytes;
@@ -12,7 +11,7 @@ use crate::failure::Failure;
 use crate::files;
 use crate::input::read_file;
 use crate::output::text;
-use crate::prepare::{KernelSource, prepare, with_kernel};
+use crate::prepare::{KernelSource, Ready, prepare, with_kernel};
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let bytes = read_file(&options.file)?;
@@ -21,8 +20,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let dir = options.out.clone().unwrap_or_default();
     fs::create_dir_all(&dir).map_err(|error| Failure::Input(format!("cannot make {}: {error}", dir.display())))?;
     with_kernel(&kernel, |buffer| {
-        let mut arena = Arena::new(buffer);
-        let prepared = prepare(&bytes, &file, &kernel, &mut arena)?.prepared;
+        let Ready { prepared, mut arena, .. } = prepare(&bytes, &file, &kernel, buffer)?;
         let mut faults = Vec::new();
         for (number, function) in prepared.declared().programs() {
             let name = text(prepared.function_name(function));

@@ -1,8 +1,7 @@
 //! `corelo load`: into the kernel and out again, to see what it makes of an object.
 
-use corelo_core::arena::Arena;
 use corelo_core::uapi::{AttachType, MapTypeName, ProgType};
-use corelo_loader::load::{Collection, LoadOptions};
+use corelo_loader::load::Collection;
 use corelo_loader::objects::{map_info, prog_info, prog_map_ids};
 use corelo_loader::sys::Errno;
 use serde_json::{Value, json};
@@ -11,7 +10,7 @@ use crate::args::Options;
 use crate::failure::Failure;
 use crate::input::read_file;
 use crate::output::{Out, hex, text};
-use crate::prepare::{KernelSource, prepare, with_kernel};
+use crate::prepare::{KernelSource, Watch, with_kernel};
 use crate::session;
 
 /// Map ids of one program that are shown.
@@ -22,20 +21,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let file = options.file.display().to_string();
     let kernel = KernelSource::new(options);
     let name = session::object_name(&options.file);
-    let wants = |program: &[u8], by_default: bool| by_default && !options.skips(program);
+    let named = session::Named::open(options)?;
+    let settings = named.settings();
+    let watch = Watch::new(&file, options);
     with_kernel(&kernel, |buffer| {
-        let mut arena = Arena::new(buffer);
-        let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
-        options.check_skipped(&ready.prepared, &file)?;
-        let replaced = session::Replaced::open(options, &ready.prepared, &file)?;
-        let load_options = LoadOptions {
-            wants: &wants,
-            modules: ready.modules.names(),
-            replaced: &replaced.pairs(),
-            ..LoadOptions::new(&name)
-        };
-        let (mut collection, _) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
-        let shown = show(options, &kernel, &arena, &collection);
+        let mut collection = session::load((&bytes, &file, &name), &settings, &kernel, &watch, buffer)?;
+        let shown = show(options, &kernel, &collection);
         if shown.is_err() {
             // The failure itself is the one to report.
             let _ = collection.unpin_new();
@@ -44,15 +35,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     })
 }
 
-fn show(
-    options: &Options,
-    kernel: &KernelSource<'_>,
-    arena: &Arena<'_>,
-    collection: &Collection<'_>,
-) -> Result<(), Failure> {
+fn show(options: &Options, kernel: &KernelSource<'_>, collection: &Collection<'_>) -> Result<(), Failure> {
     let programs = programs(collection)?;
     let maps = maps(collection)?;
     let (patched, poisoned) = collection.relocations();
+    let arena = collection.arena_bytes();
     let mut out = Out::new();
     if options.json {
         out.json(&json!({
@@ -61,8 +48,8 @@ fn show(
             "patched": patched,
             "poisoned": poisoned,
             "btf_source": kernel.name(),
-            "arena_bytes": arena.capacity(),
-            "arena_used": arena.high_water(),
+            "arena_bytes": arena.capacity,
+            "arena_used": arena.high_water,
         }))?;
         return out.flush();
     }
@@ -106,8 +93,8 @@ fn show(
             programs.len(),
             maps.len(),
             kernel.name(),
-            arena.high_water(),
-            arena.capacity(),
+            arena.high_water,
+            arena.capacity,
         ))?;
     out.flush()
 }
@@ -128,7 +115,7 @@ fn programs(collection: &Collection<'_>) -> Result<Vec<Value>, Failure> {
     let prepared = collection.prepared();
     let mut list = Vec::new();
     for (number, function) in prepared.declared().programs() {
-        let Some(fd) = collection.program(number) else { continue };
+        let Some(fd) = collection.program_fd(number) else { continue };
         let name = text(prepared.function_name(function));
         let failure = |errno| Failure::Job(format!("program {name}: the kernel does not describe it: {errno}"));
         let info = prog_info(fd).map_err(failure)?;

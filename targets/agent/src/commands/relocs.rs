@@ -1,6 +1,5 @@
 //! `corelo relocs`: every CO-RE relocation, and what it does.
 
-use corelo_core::arena::Arena;
 use corelo_core::prepare::Relocation;
 use corelo_core::relo::decision::Verdict;
 use corelo_core::relo::format::LocalSpec;
@@ -20,8 +19,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let file = options.file.display().to_string();
     let kernel = KernelSource::new(options);
     with_kernel(&kernel, |buffer| {
-        let mut arena = Arena::new(buffer);
-        let ready = prepare(&bytes, &file, &kernel, &mut arena)?;
+        let ready = prepare(&bytes, &file, &kernel, buffer)?;
         let mut out = Out::new();
         let mut has_failed = false;
         for relocation in ready.prepared.relocations() {

@@ -5,12 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use corelo_core::arena::Arena;
 use corelo_core::btf::{TypeId, Types};
 use corelo_core::uapi::map_type;
-use corelo_loader::attach::Link;
-use corelo_loader::events::{RingBuffer, RingSet};
-use corelo_loader::load::{Collection, LoadOptions};
+use corelo_loader::events::{RingBuffer, RingError, RingSet};
+use corelo_loader::load::Collection;
+use corelo_loader::loader::{Cause, Error};
 use corelo_loader::sys::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Value, json};
@@ -21,9 +20,9 @@ use crate::failure::Failure;
 use crate::input::read_file;
 use crate::monitor::{self, Event};
 use crate::output::{Out, Until, hex, text};
-use crate::prepare::{KernelSource, Ready, prepare, with_kernel};
+use crate::prepare::{KernelSource, Times, Watch, with_kernel};
 use crate::record;
-use crate::session::{self, KernelTimes};
+use crate::session;
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let read;
@@ -36,75 +35,100 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let kernel = KernelSource::new(options);
     let name = session::object_name(Path::new(&file));
     let stop = Stop::new()?;
+    let named = session::Named::open(options)?;
+    let settings = named.settings();
+    let watch = Watch::new(&file, options);
     with_kernel(&kernel, |buffer| {
-        let mut arena = Arena::new(buffer);
-        let ready = prepare(bytes, &file, &kernel, &mut arena)?;
-        let shape = Shape::new(options, &ready, &file)?;
-        check_names(options, &ready, &file)?;
-        let wants = |program: &[u8], by_default: bool| by_default && !options.skips(program);
-        let replaced = session::Replaced::open(options, &ready.prepared, &file)?;
-        let load_options = LoadOptions {
-            wants: &wants,
-            modules: ready.modules.names(),
-            replaced: &replaced.pairs(),
-            ..LoadOptions::new(&name)
-        };
-        let (mut collection, kernel_times) = session::load(&ready.prepared, &file, &load_options, &mut arena)?;
-        let watched = watch(options, &file, &ready, &kernel, &arena, shape, (&collection, kernel_times), &stop);
+        let mut collection = session::load((bytes, &file, &name), &settings, &kernel, &watch, buffer)?;
+        let run = Run { options, file: &file, kernel: &kernel, stop: &stop, times: watch.times() };
+        let watched = run.watch(&mut collection);
         // However it ends, nothing of the object stays attached, and so nothing stays pinned.
+        collection.detach_all();
         let unpinned = collection.unpin_new();
         watched?;
         unpinned.map_err(|error| Failure::Job(format!("{file}: {error}")))
     })
 }
 
-/// Attaches, prints until it is enough, and sums up.
-#[expect(clippy::too_many_arguments, reason = "all that a run is about")]
-fn watch(
-    options: &Options,
-    file: &str,
-    ready: &Ready<'_>,
-    kernel: &KernelSource<'_>,
-    arena: &Arena<'_>,
-    shape: Shape<'_, '_>,
-    (collection, kernel_times): (&Collection<'_>, KernelTimes),
-    stop: &Stop,
-) -> Result<(), Failure> {
-    let start = Instant::now();
-    let (mut rings, names) = rings(collection)?;
-    let links = attach(collection, file)?;
-    let attach_time = start.elapsed();
+/// What a run is about, beside its collection.
+struct Run<'r, 'o> {
+    options: &'r Options,
+    file: &'r str,
+    kernel: &'r KernelSource<'o>,
+    stop: &'r Stop,
+    times: Times,
+}
 
-    let end = options.seconds.and_then(|length| Instant::now().checked_add(length));
-    let mut out = Out::until(Until { stop: stop.reader.try_clone()?.into(), deadline: end });
-    if matches!(shape, Shape::Monitor) && !options.json {
-        out.line(monitor::HEADER)?;
-        out.flush()?;
-    }
-    let mut printer = Printer { out, names, shape, json: options.json, events: 0 };
-    printer.consume(&mut rings, stop, end)?;
-    let attached = links.len();
-    drop(links);
-    // What came between the last look and the end of the last link.
-    printer.drain(&mut rings)?;
-    for map in &options.dump {
-        dump(&mut printer.out, collection, map, options.json)?;
-    }
-    let mut summary = summary(ready, collection, kernel, arena, kernel_times, attach_time);
-    let lost = collection.lost().map_err(|errno| Failure::Job(format!("{file}: map lost: {errno}")))?;
-    summary["lost"] = json!(lost);
-    let fills = printer.names.iter().zip(&rings);
-    summary["rings"] = fills
-        .map(|(name, ring)| {
-            json!({
-                "ring": name,
-                "bytes": ring.byte_size(),
-                "most_unread": ring.fill().most_unread,
-                "times_full": ring.fill().times_full,
+impl Run<'_, '_> {
+    /// Attaches, prints until it is enough, and sums up.
+    fn watch(&self, collection: &mut Collection<'_>) -> Result<(), Failure> {
+        let Self { options, file, stop, .. } = *self;
+        check_names(options, collection, file)?;
+        let start = Instant::now();
+        let (mut rings, names) = rings(collection, file)?;
+        attach(collection, file)?;
+        let attach_time = start.elapsed();
+        let attached = collection.links().len();
+        let prepared = *collection.prepared();
+        let shape = Shape::new(options, prepared.local(), file)?;
+
+        let end = options.seconds.and_then(|length| Instant::now().checked_add(length));
+        let mut out = Out::until(Until { stop: stop.reader.try_clone()?.into(), deadline: end });
+        if matches!(shape, Shape::Monitor) && !options.json {
+            out.line(monitor::HEADER)?;
+            out.flush()?;
+        }
+        let mut printer = Printer { out, names, shape, json: options.json, events: 0 };
+        printer.consume(&mut rings, stop, end)?;
+        collection.detach_all();
+        // What came between the last look and the end of the last link.
+        printer.drain(&mut rings)?;
+        for map in &options.dump {
+            dump(&mut printer.out, collection, map, options.json)?;
+        }
+        let mut summary = self.summary(collection, attach_time);
+        let lost = collection.lost().map_err(|errno| Failure::Job(format!("{file}: map lost: {errno}")))?;
+        summary["lost"] = json!(lost);
+        let fills = printer.names.iter().zip(&rings);
+        summary["rings"] = fills
+            .map(|(name, ring)| {
+                json!({
+                    "ring": name,
+                    "bytes": ring.byte_size(),
+                    "most_unread": ring.fill().most_unread,
+                    "times_full": ring.fill().times_full,
+                })
             })
+            .collect();
+        printer.end(summary, attached, options.json)
+    }
+
+    fn summary(&self, collection: &Collection<'_>, attach_time: Duration) -> Value {
+        let (maps, programs) = collection.counts();
+        let (patched, poisoned) = collection.relocations();
+        let arena = collection.arena_bytes();
+        // Microseconds are as fine as anybody wants to read.
+        let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+        json!({
+            "programs": programs,
+            "maps": maps,
+            "patched": patched,
+            "poisoned": poisoned,
+            "btf_source": self.kernel.name(),
+            "arena_bytes": arena.capacity,
+            "arena_used": arena.high_water,
+            "arena_kept": arena.kept,
+            "arena_scratch": arena.high_water.saturating_sub(arena.kept),
+            "ms": {
+                "object": ms(self.times.object),
+                "kernel_pass": ms(self.times.kernel_pass),
+                "prepare": ms(self.times.prepare),
+                "maps": ms(self.times.maps),
+                "programs": ms(self.times.programs),
+                "attach": ms(attach_time),
+            },
         })
-        .collect();
-    printer.end(summary, attached, options.json)
+    }
 }
 
 /// Ends the run: readable when SIGINT or SIGTERM came.
@@ -148,11 +172,10 @@ enum Shape<'s, 'a> {
 }
 
 impl<'s, 'a> Shape<'s, 'a> {
-    fn new(options: &Options, ready: &'s Ready<'a>, file: &str) -> Result<Self, Failure> {
+    fn new(options: &Options, local: Option<&'s Types<'a>>, file: &str) -> Result<Self, Failure> {
         let Some(name) = &options.record else {
             return Ok(if options.has_file { Self::Bytes } else { Self::Monitor });
         };
-        let local = ready.prepared.local();
         let found = local.and_then(|types| Some((types, record::find_struct(types, name)?.id())));
         let (types, id) = found
             .ok_or_else(|| Failure::Usage(format!("--record {name}: {file} has no struct of this name in its BTF")))?;
@@ -161,57 +184,50 @@ impl<'s, 'a> Shape<'s, 'a> {
 }
 
 /// The ring buffers of the collection, and their names.
-fn rings(collection: &Collection<'_>) -> Result<(Vec<RingBuffer>, Vec<String>), Failure> {
-    let prepared = collection.prepared();
+fn rings(collection: &Collection<'_>, file: &str) -> Result<(Vec<RingBuffer>, Vec<String>), Failure> {
     let (mut rings, mut names) = (Vec::new(), Vec::new());
-    for (number, map) in prepared.maps().iter().enumerate() {
-        let Some(fd) = collection.map_fd(number).filter(|_| map.map_type == map_type::RINGBUF) else { continue };
-        let name = text(prepared.map_name(map));
-        rings.push(RingBuffer::new(fd).map_err(|error| Failure::Job(format!("map {name}: {error}")))?);
-        names.push(name);
+    for map in collection.maps() {
+        let map = map.map_err(|error| job(file, &error))?;
+        if map.map_type() == map_type::RINGBUF {
+            rings.push(map.ring().map_err(|error| job(file, &error))?);
+            names.push(text(map.name()));
+        }
     }
     Ok((rings, names))
 }
 
-/// Attaches every loaded program whose section says where.
-fn attach(collection: &Collection<'_>, file: &str) -> Result<Vec<Link>, Failure> {
-    let prepared = collection.prepared();
-    let mut links = Vec::new();
-    for (number, function) in prepared.declared().programs() {
-        if collection.program(number).is_none() {
-            continue;
-        }
-        let place = || {
-            format!(
-                "{file}: program {} (section {})",
-                text(prepared.function_name(function)),
-                text(prepared.section_name(function))
-            )
-        };
-        match collection.attach(number) {
-            Ok(Some(link)) => links.push(link),
-            Ok(None) => eprintln!("corelo: note: {}: not attached: its section names no target", place()),
-            Err(error) => return Err(Failure::Job(format!("{}: cannot be attached: {error}", place()))),
-        }
+/// Attaches all that says where, and tells of the rest.
+fn attach(collection: &mut Collection<'_>, file: &str) -> Result<(), Failure> {
+    for program in collection.programs().filter(|program| !program.names_target()) {
+        eprintln!(
+            "corelo: note: {file}: program {} (section {}): not attached: its section names no target",
+            text(program.name()),
+            text(program.section())
+        );
     }
-    Ok(links)
+    collection.attach_all().map_err(|error| job(file, &error))?;
+    Ok(())
 }
 
-/// Whether the object has the programs and maps that options name: found out before anything is loaded.
-fn check_names(options: &Options, ready: &Ready<'_>, file: &str) -> Result<(), Failure> {
-    let prepared = &ready.prepared;
-    options.check_skipped(prepared, file)?;
-    let has_map = |wanted: &str| prepared.maps().iter().any(|map| prepared.map_name(map) == wanted.as_bytes());
-    match options.dump.iter().find(|wanted| !has_map(wanted)) {
-        Some(unknown) => Err(Failure::Usage(format!("--dump {unknown}: {file} has no such map"))),
-        None => Ok(()),
+fn job(file: &str, error: &Error) -> Failure {
+    Failure::Job(format!("{file}: {error}"))
+}
+
+/// Whether the object has the maps that options name: found out before anything is attached.
+fn check_names(options: &Options, collection: &Collection<'_>, file: &str) -> Result<(), Failure> {
+    for map in &options.dump {
+        collection.raw_map(map).map_err(|error| match error.cause() {
+            Cause::Unknown => Failure::Usage(format!("--dump {map}: {file}: {error}")),
+            _ => job(file, &error),
+        })?;
     }
+    Ok(())
 }
 
 /// Prints every entry of a map.
 fn dump(out: &mut Out, collection: &Collection<'_>, name: &str, as_json: bool) -> Result<(), Failure> {
     let failure = |errno| Failure::Job(format!("--dump {name}: {errno}"));
-    let map = collection.map(name).map_err(failure)?;
+    let map = collection.raw_map(name).map_err(|error| Failure::Job(format!("--dump {name}: {error}")))?;
     let (mut key, mut next) = (None, vec![0; map.key_size()]);
     let mut value = vec![0; map.value_bytes()];
     // A hash map starts anew where the key at hand is deleted meanwhile: there must be an end all the same.
@@ -349,40 +365,6 @@ impl Printer<'_, '_> {
     }
 }
 
-fn ring_failure(error: corelo_loader::events::RingError) -> Failure {
+fn ring_failure(error: RingError) -> Failure {
     Failure::Job(format!("ring buffer: {error}"))
-}
-
-fn summary(
-    ready: &Ready<'_>,
-    collection: &Collection<'_>,
-    kernel: &KernelSource<'_>,
-    arena: &Arena<'_>,
-    kernel_times: KernelTimes,
-    attach_time: Duration,
-) -> Value {
-    let (maps, programs) = collection.counts();
-    let (patched, poisoned) = collection.relocations();
-    let (kept, used) = (arena.used(), arena.high_water());
-    // Microseconds are as fine as anybody wants to read.
-    let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-    json!({
-        "programs": programs,
-        "maps": maps,
-        "patched": patched,
-        "poisoned": poisoned,
-        "btf_source": kernel.name(),
-        "arena_bytes": arena.capacity(),
-        "arena_used": used,
-        "arena_kept": kept,
-        "arena_scratch": used.saturating_sub(kept),
-        "ms": {
-            "object": ms(ready.times.object),
-            "kernel_pass": ms(ready.times.kernel_pass),
-            "prepare": ms(ready.times.prepare),
-            "maps": ms(kernel_times.maps),
-            "programs": ms(kernel_times.programs),
-            "attach": ms(attach_time),
-        },
-    })
 }

@@ -1,0 +1,266 @@
+//! A loaded program, by its name.
+
+use core::fmt::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use corelo_core::object::MapOrigin;
+use corelo_core::object::section_name::ProgramKind;
+use corelo_core::uapi::AttachType;
+
+use super::error::{Cause, Error};
+use super::names::{Names, write_unknown};
+use crate::attach::usdt::Usdt;
+use crate::attach::{self, Link, LinkError};
+use crate::load::Collection;
+use crate::objects::pin;
+use crate::objects::{ProgInfo, TestRun, TestRunResult, prog_info, prog_test_run};
+use crate::report::Name;
+use crate::sys::Errno;
+
+/// A program of a collection, in the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'c> {
+    collection: &'c Collection<'c>,
+    index: usize,
+    fd: BorrowedFd<'c>,
+}
+
+impl AsFd for Program<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd
+    }
+}
+
+impl<'a> Collection<'a> {
+    /// A loaded program, by the name of its function.
+    ///
+    /// # Errors
+    /// [`Cause::Unknown`], with the names that there are; [`Cause::NotLoaded`].
+    pub fn program(&self, name: &str) -> Result<Program<'_>, Error> {
+        let names = Names(self.prepared());
+        let declared = self.prepared().declared();
+        let named = |(index, _): &(usize, _)| names.program(*index) == name.as_bytes();
+        let mut found = declared.programs().filter(named).peekable();
+        if found.peek().is_none() {
+            return Err(Error::new(Cause::Unknown, |text| write_unknown(text, "program", name, names.programs())));
+        }
+        found.find_map(|(index, _)| self.program_at(index)).ok_or_else(|| {
+            Error::new(Cause::NotLoaded, |text| write!(text, "program {name} is not loaded: it was not wanted"))
+        })
+    }
+
+    /// All loaded programs, in the object's order.
+    pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
+        self.prepared().declared().programs().filter_map(|(index, _)| self.program_at(index))
+    }
+
+    fn program_at(&self, index: usize) -> Option<Program<'_>> {
+        Some(Program { collection: self, index, fd: self.program_fd(index)? })
+    }
+
+    /// Attaches every loaded program whose section says where, and registers every struct_ops table, and keeps the links:
+    /// they are detached when the collection goes, or by [`Collection::detach_all`]. Programs whose sections name no target
+    /// are left (libbpf: `bpf_object__attach_skeleton`). The result is how many were attached.
+    ///
+    /// # Errors
+    /// [`Cause::Attach`]; what was attached by this call is detached again.
+    pub fn attach_all(&mut self) -> Result<usize, Error> {
+        let before = self.links().len();
+        match self.attach_each() {
+            Ok(()) => Ok(self.links().len() - before),
+            Err(error) => {
+                self.detach_after(before);
+                Err(error)
+            }
+        }
+    }
+
+    fn attach_table_at(&self, index: usize) -> Result<Option<Link>, Error> {
+        let prepared = self.prepared();
+        let is_table = prepared.maps().get(index).is_some_and(|map| map.origin() == MapOrigin::StructOps);
+        if !is_table || self.map_fd(index).is_none() {
+            return Ok(None);
+        }
+        self.register_table(index).map(Some).map_err(|error| {
+            let name = Names(prepared).map(index);
+            Error::new(Cause::Attach(error), |text| write!(text, "map {}: cannot be attached: {error}", Name(name)))
+        })
+    }
+
+    /// Registers a struct_ops table with the kernel, by the name of its variable. Dropping the link takes it back.
+    ///
+    /// # Errors
+    /// As [`Collection::raw_map`]; [`Cause::Attach`]; [`Cause::NoTarget`] for a map that is no struct_ops table.
+    pub fn attach_table(&self, name: &str) -> Result<Link, Error> {
+        let index = self.raw_map(name)?.index();
+        self.attach_table_at(index)?
+            .ok_or_else(|| Error::new(Cause::NoTarget, |text| write!(text, "map {name}: it is no struct_ops table")))
+    }
+
+    fn attach_each(&mut self) -> Result<(), Error> {
+        let prepared = *self.prepared();
+        for (index, _) in prepared.declared().programs() {
+            let Some(program) = self.program_at(index) else { continue };
+            if let Some(link) = program.attach_where_it_says()? {
+                self.keep_link(link).map_err(|errno| no_memory(Names(&prepared).program(index), errno))?;
+            }
+        }
+        for (index, _) in prepared.maps().iter().enumerate() {
+            if let Some(link) = self.attach_table_at(index)? {
+                self.keep_link(link).map_err(|errno| no_memory(Names(&prepared).map(index), errno))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_memory(name: &[u8], errno: Errno) -> Error {
+    Error::new(Cause::Kernels(errno), |text| write!(text, "{}: no memory for its link: {errno}", Name(name)))
+}
+
+impl<'c> Program<'c> {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'c [u8] {
+        Names(self.collection.prepared()).program(self.index)
+    }
+
+    /// The section that it is in.
+    #[must_use]
+    pub fn section(&self) -> &'c [u8] {
+        let prepared = self.collection.prepared();
+        prepared.declared().functions().get(self.index).map_or(&[][..], |function| prepared.section_name(function))
+    }
+
+    /// Its descriptor, for as long as the collection is there.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'c> {
+        self.fd
+    }
+
+    /// Its index as a function of the object.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Where it runs, as its section says.
+    #[must_use]
+    pub fn kind(&self) -> Option<ProgramKind<'c>> {
+        self.collection.program_kind(self.index)
+    }
+
+    /// What the kernel says of it.
+    ///
+    /// # Errors
+    /// [`Cause::Kernels`]
+    pub fn info(&self) -> Result<ProgInfo, Error> {
+        prog_info(self.fd).map_err(|errno| self.refused("the kernel does not describe it", errno))
+    }
+
+    /// Whether its section says what to attach it to.
+    #[must_use]
+    pub fn names_target(&self) -> bool {
+        self.kind().is_some_and(|kind| attach::names_target(&kind))
+    }
+
+    /// Attaches it as its section says. Dropping the link detaches.
+    ///
+    /// # Errors
+    /// [`Cause::NoTarget`] where the section names no target; [`Cause::Attach`]
+    pub fn attach(&self) -> Result<Link, Error> {
+        self.attach_where_it_says()?.ok_or_else(|| {
+            self.error(Cause::NoTarget, |text| {
+                text.write_str("its section names nothing to attach it to: say where, as with `attach_xdp`")
+            })
+        })
+    }
+
+    pub(super) fn attach_where_it_says(&self) -> Result<Option<Link>, Error> {
+        self.collection.attach_program(self.index).map_err(|error| self.not_attached(error))
+    }
+
+    /// Attaches it in any way that [`attach`](crate::attach) has: `program.attach_with(|program| attach::netfilter::attach(program, ..))`.
+    ///
+    /// # Errors
+    /// [`Cause::Attach`]
+    pub fn attach_with(&self, make: impl FnOnce(BorrowedFd<'c>) -> Result<Link, LinkError>) -> Result<Link, Error> {
+        make(self.fd).map_err(|error| self.not_attached(error))
+    }
+
+    /// Attaches an XDP program to a network interface, in the driver where that can, else in the network stack (Linux 5.9,
+    /// CAP_NET_ADMIN). [`attach::xdp`] has the other modes.
+    ///
+    /// # Errors
+    /// [`Cause::Attach`]
+    pub fn attach_xdp(&self, ifindex: u32) -> Result<Link, Error> {
+        self.attach_with(|program| attach::xdp::attach(program, ifindex, attach::xdp::Mode::Any))
+    }
+
+    /// Attaches a traffic control program to a network interface behind those that are there (tcx: Linux 6.6,
+    /// CAP_NET_ADMIN), in the direction that its section says (`tcx/ingress`, `tcx/egress`), which must say one.
+    ///
+    /// # Errors
+    /// [`Cause::NoTarget`], [`Cause::Attach`]
+    pub fn attach_tcx(&self, ifindex: u32) -> Result<Link, Error> {
+        let said = self.kind().map_or(AttachType::NONE, |kind| kind.expected_attach_type);
+        if !matches!(said, AttachType::TCX_INGRESS | AttachType::TCX_EGRESS) {
+            return Err(self.error(Cause::NoTarget, |text| {
+                text.write_str("its section says no direction: SEC(\"tcx/ingress\") or SEC(\"tcx/egress\")")
+            }));
+        }
+        self.attach_with(|program| attach::tcx::attach(program, ifindex, said.0, attach::tcx::Order::Append))
+    }
+
+    /// Attaches a cgroup program to the cgroup in this directory of a cgroup2 mount, behind those that are there (Linux
+    /// 4.10; CAP_NET_ADMIN or CAP_SYS_ADMIN as its type asks). It is attached as its section says.
+    ///
+    /// # Errors
+    /// [`Cause::Attach`]
+    pub fn attach_cgroup(&self, directory: &Path) -> Result<Link, Error> {
+        let attach_type = self.kind().map_or(0, |kind| kind.expected_attach_type.0);
+        self.attach_with(|program| attach::cgroup::attach(program, directory, attach_type, attach::tcx::Order::Append))
+    }
+
+    /// Attaches a USDT program to a static probe: one whose section names none, or to one process only.
+    ///
+    /// # Errors
+    /// [`Cause::Attach`]
+    pub fn attach_usdt(&self, probe: &Usdt<'_>) -> Result<Link, Error> {
+        self.collection.attach_usdt(self.index, probe).map_err(|error| self.not_attached(error))
+    }
+
+    /// Runs it once in the kernel without attaching it (`BPF_PROG_TEST_RUN`).
+    ///
+    /// # Errors
+    /// [`Cause::Kernels`]: ENOTSUPP for types that cannot be run so.
+    pub fn test_run(&self, run: &mut TestRun<'_>) -> Result<TestRunResult, Error> {
+        prog_test_run(self.fd, run).map_err(|errno| self.refused("it cannot be run", errno))
+    }
+
+    /// Gives it a name on a BPF file system.
+    ///
+    /// # Errors
+    /// [`Cause::Pin`]
+    pub fn pin(&self, path: &Path) -> Result<(), Error> {
+        pin::pin(self.fd, path).map_err(|error| {
+            self.error(Cause::Pin(error), |text| write!(text, "{}: {error}", Name(path.as_os_str().as_encoded_bytes())))
+        })
+    }
+
+    fn not_attached(&self, error: LinkError) -> Error {
+        self.error(Cause::Attach(error), |text| write!(text, "cannot be attached: {error}"))
+    }
+
+    fn refused(&self, what: &str, errno: Errno) -> Error {
+        self.error(Cause::Kernels(errno), |text| write!(text, "{what}: {errno}"))
+    }
+
+    fn error(&self, cause: Cause, write: impl FnOnce(&mut super::text::Text) -> core::fmt::Result) -> Error {
+        Error::new(cause, |text| {
+            write!(text, "program {} (section {}): ", Name(self.name()), Name(self.section()))?;
+            write(text)
+        })
+    }
+}

@@ -1,0 +1,291 @@
+//! The front door: objects loaded in one call, what is set of them, and what is said where it does not work.
+
+use std::error::Error as _;
+use std::os::fd::AsFd;
+
+use corelo_core::uapi::map_type;
+use corelo_loader::kernel::KernelBtf;
+use corelo_loader::load::{Autoload, Change, LoadError, Setting, SettingError};
+use corelo_loader::loader::{Cause, Error, Loader};
+use corelo_loader::objects::{self, MapSpec, Memlock, TestRun};
+use corelo_loader::prepare::{Kernel, KernelOptions};
+use corelo_tests::kernel::{Feature, has};
+
+fn fixture(name: &str) -> Vec<u8> {
+    let endian = if cfg!(target_endian = "big") { "eb" } else { "el" };
+    let path = format!("{}/../tests/fixtures/{name}-{endian}.o", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Whether the kernel loads: what all of this needs.
+fn is_root() -> bool {
+    has(&[Feature::Bpf])
+}
+
+/// Runs a program once on a packet of 64 bytes; what it returned.
+fn run(collection: &corelo_loader::load::Collection<'_>, program: &str) -> u32 {
+    let packet = [0; 64];
+    let mut run = TestRun { data_in: &packet, ..TestRun::default() };
+    collection.program(program).unwrap().test_run(&mut run).unwrap().retval
+}
+
+/// What a user writes: all of it in a struct, made by a function, without a `'static` anywhere.
+struct Kept<'a> {
+    collection: corelo_loader::load::Collection<'a>,
+}
+
+impl<'a> Kept<'a> {
+    fn start(object: &'a [u8], ro: u32, kernel: &'a Kernel<'_>, buffer: &'a mut [u8]) -> Result<Self, Error> {
+        // The settings are gone when this returns.
+        Ok(Self { collection: Loader::new(object).name("kept").global("ro", &ro).load(kernel, buffer)? })
+    }
+
+    fn rw(&self) -> u64 {
+        self.collection.global::<u64>("rw").unwrap().get().unwrap()
+    }
+}
+
+#[test]
+fn a_collection_is_kept_in_a_struct_that_a_function_returns() {
+    if !is_root() {
+        return;
+    }
+    let object = fixture("obj_globals");
+    let kernel = Kernel::running();
+    let mut buffer = vec![0; 64 << 10];
+    let kept = Kept::start(&object, 100, &kernel, &mut buffer).unwrap();
+    assert_eq!(run(&kept.collection, "sum"), 100 + 3 + 4 + 11 + 13);
+    assert_eq!(kept.rw(), 1001);
+    kept.collection.global::<u64>("rw").unwrap().set(&7).unwrap();
+    assert_eq!(run(&kept.collection, "read_rw"), 7);
+    let bytes = kept.collection.arena_bytes();
+    assert!(0 < bytes.kept && bytes.kept < bytes.high_water && bytes.high_water < bytes.capacity, "{bytes:?}");
+    assert_eq!(bytes.capacity, 64 << 10);
+}
+
+#[test]
+fn programs_maps_and_variables_are_listed_with_their_names() {
+    if !is_root() {
+        return;
+    }
+    let (object, kernel, mut buffer) = (fixture("obj_globals"), Kernel::running(), vec![0; 64 << 10]);
+    let collection = Loader::new(&object).skip("string").load(&kernel, &mut buffer).unwrap();
+    let programs: Vec<_> = collection.programs().map(|program| program.name().to_vec()).collect();
+    assert_eq!(programs, [&b"sum"[..], b"read_rw", b"read_locals"]);
+    assert_eq!(collection.program("sum").unwrap().section(), b"socket");
+    let mut maps: Vec<_> = collection.maps().map(|map| map.unwrap().name().to_vec()).collect();
+    maps.sort();
+    assert_eq!(maps, [&b".bss"[..], b".bss.own", b".data", b".data.own", b".rodata", b".rodata.cfg"]);
+    let globals: Vec<_> = collection.globals().map(|global| global.unwrap()).collect();
+    let mut names: Vec<_> = globals.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
+    names.sort();
+    assert_eq!(names, ["bss_own", "data_own", "pointer_free_table", "ro", "ro_cfg", "ro_struct", "rw", "zero"]);
+    let (_, rw) = globals.iter().find(|(name, _)| *name == b"rw").unwrap();
+    assert_eq!(rw.byte_size, 8);
+}
+
+#[test]
+fn what_the_object_says_of_its_maps_can_be_said_otherwise() {
+    if !is_root() {
+        return;
+    }
+    let (object, kernel, mut buffer) = (fixture("obj_maps"), Kernel::running(), vec![0; 256 << 10]);
+    let own = objects::create_map(
+        &MapSpec { map_type: map_type::HASH, key_size: 12, value_size: 20, max_entries: 3, ..MapSpec::default() },
+        Memlock::RaiseIfRefused,
+    )
+    .unwrap();
+    own.update(&[1; 12], &[2; 20], 0).unwrap();
+    /// BPF_MAP_TYPE_LRU_HASH
+    const LRU_HASH: u32 = 9;
+    /// BPF_F_NO_PREALLOC
+    const NO_PREALLOC: u32 = 1;
+    let root = format!("/sys/fs/bpf/corelo-loader-{}", std::process::id());
+    let collection = Loader::new(&object)
+        .max_entries("by_type", 77)
+        .map_type("by_type", LRU_HASH)
+        .map_flags("pinned", NO_PREALLOC)
+        .max_entries("odd_ring", 8192)
+        .reuse_map("by_size", own.as_fd())
+        .create_map("bloom", false)
+        .pin_root(&root)
+        .load(&kernel, &mut buffer);
+    let mut collection = collection.unwrap_or_else(|error| panic!("{error}"));
+    let by_type = collection.raw_map("by_type").unwrap();
+    assert_eq!((by_type.max_entries(), by_type.map_type()), (77, LRU_HASH));
+    assert_eq!(collection.raw_map("pinned").unwrap().map_flags() & NO_PREALLOC, NO_PREALLOC);
+    assert_eq!(collection.raw_map("odd_ring").unwrap().max_entries(), 8192);
+    let mut value = [0; 20];
+    collection.raw_map("by_size").unwrap().lookup(&[1; 12], &mut value, 0).unwrap();
+    assert_eq!(value, [2; 20], "the map that was given, with what is in it");
+    assert_eq!(collection.raw_map("bloom").unwrap_err().cause(), &Cause::NotLoaded);
+    assert_eq!(collection.raw_map("by_typedef").unwrap().max_entries(), 18, "as it was");
+    assert!(std::path::Path::new(&root).join("pinned").exists());
+    collection.unpin_new().unwrap();
+    assert!(!std::path::Path::new(&root).exists(), "the directory was the load's own");
+}
+
+#[test]
+fn typed_arrays_of_programs_and_maps_take_programs_and_maps() {
+    if !is_root() {
+        return;
+    }
+    let (object, kernel, mut buffer) = (fixture("obj_maps"), Kernel::running(), vec![0; 256 << 10]);
+    let root = format!("/sys/fs/bpf/corelo-arrays-{}", std::process::id());
+    let mut collection = Loader::new(&object).pin_root(&root).load(&kernel, &mut buffer).unwrap();
+    collection.unpin_new().unwrap();
+    let jumps = collection.program_array("jumps").unwrap();
+    assert_eq!(run(&collection, "jump_2"), 12);
+    jumps.set(2, collection.program("slot_0").unwrap()).unwrap();
+    assert_eq!(run(&collection, "jump_2"), 10);
+    assert!(jumps.clear(2).unwrap() && !jumps.clear(2).unwrap());
+    assert_eq!(run(&collection, "jump_2"), u32::MAX);
+    let error = jumps.set(3, collection.program("slot_0").unwrap()).unwrap_err();
+    assert!(error.to_string().starts_with("map jumps: slot 3: "), "{error}");
+    let outer = collection.map_of_maps::<u32>("outer_array").unwrap();
+    outer.insert(&3, collection.raw_map("inner_a").unwrap()).unwrap();
+    assert!(outer.insert(&3, collection.raw_map("by_type").unwrap()).is_err(), "another kind of map");
+    for error in [
+        collection.program_array("by_type").map(drop).unwrap_err(),
+        collection.map_of_maps::<u64>("outer_array").map(drop).unwrap_err(),
+        collection.map_of_maps::<u32>("by_type").map(drop).unwrap_err(),
+        collection.ring("by_type").map(drop).unwrap_err(),
+    ] {
+        assert!(error.to_string().starts_with("map "), "{error}");
+        assert!(error.source().is_some(), "{error}");
+    }
+}
+
+#[test]
+fn names_that_the_object_does_not_have_are_told_with_those_that_it_has() {
+    if !is_root() {
+        return;
+    }
+    let (object, kernel, mut buffer) = (fixture("obj_globals"), Kernel::running(), vec![0; 64 << 10]);
+    let mut refused = |loader: Loader<'_, '_>| loader.load(&kernel, &mut buffer).map(drop).unwrap_err();
+    for (error, words) in [
+        (refused(Loader::new(&object).global("zerro", &0u32)), "the object has no variable zerro; it has zero, "),
+        (refused(Loader::new(&object).max_entries(".dat", 1)), "the object has no map .dat; it has .data, "),
+        (refused(Loader::new(&object).skip("some")), "the object has no program some; it has sum, "),
+        (refused(Loader::new(&object).want("SUMM")), "the object has no program SUMM; it has sum, "),
+        (refused(Loader::new(&object).log_level("read_ro", 2)), "the object has no program read_ro; it has read_rw, "),
+        (refused(Loader::new(&object).global("ro", &0u64)), "variable ro: it takes 4 bytes, and 8 were given"),
+    ] {
+        assert!(error.to_string().starts_with(words), "{error}");
+        assert!(matches!(error.cause(), Cause::Load(LoadError::Setting { index: 0, .. })), "{:?}", error.cause());
+    }
+    let loaded = Loader::new(&object).skip("string").load(&kernel, &mut buffer).unwrap();
+    for (error, cause, words) in [
+        (loaded.program("summ").map(drop), Cause::Unknown, "the object has no program summ; it has sum, "),
+        (loaded.program("string").map(drop), Cause::NotLoaded, "program string is not loaded"),
+        (loaded.raw_map(".ddata").map(drop), Cause::Unknown, "the object has no map .ddata; it has .data, "),
+        (loaded.raw_map(".data.unused").map(drop), Cause::NotLoaded, "map .data.unused is not created"),
+        (loaded.global::<u32>("roo").map(drop), Cause::Unknown, "the object has no variable roo; it has ro, "),
+        (
+            loaded.global::<u32>("data_unused").map(drop),
+            Cause::NotLoaded,
+            "variable data_unused: no loaded program uses its section",
+        ),
+    ] {
+        let error = error.unwrap_err();
+        assert_eq!(error.cause(), &cause, "{error}");
+        assert!(error.to_string().starts_with(words), "{error}");
+    }
+    let error = loaded.global::<u32>("rw").unwrap_err();
+    assert_eq!(error.to_string(), "variable rw: it takes 8 bytes, and the type 4");
+    let error = loaded.program("sum").unwrap().attach().unwrap_err();
+    assert_eq!(error.cause(), &Cause::NoTarget);
+    assert!(error.to_string().starts_with("program sum (section socket): its section names nothing"), "{error}");
+}
+
+#[test]
+fn a_refusal_comes_with_the_programs_name_and_what_the_verifier_said() {
+    if !is_root() {
+        return;
+    }
+    let (object, kernel, mut buffer) = (fixture("refused"), Kernel::running(), vec![0; 64 << 10]);
+    let error = Loader::new(&object).load(&kernel, &mut buffer).map(drop).unwrap_err();
+    let text = format!("{error:?}");
+    assert!(text.starts_with("program no_null_check (section socket): the kernel refuses it: "), "{text}");
+    assert!(text.contains(": the verifier says: R") && text.contains("\nthe verifier's log:\n"), "{text}");
+    assert!(error.errno().is_some());
+    assert!(matches!(error.source().unwrap().downcast_ref(), Some(LoadError::Program { .. })));
+    // Nobody to read a log.
+    let error = Loader::new(&object).log_limit(0).load(&kernel, &mut buffer).map(drop).unwrap_err().to_string();
+    assert!(error.starts_with("program no_null_check (section socket): ") && !error.contains("verifier"), "{error}");
+}
+
+#[test]
+fn what_uses_a_map_that_is_not_created_must_be_dead() {
+    if !is_root() {
+        return;
+    }
+    let (object, kernel, mut buffer) = (fixture("obj_maps"), Kernel::running(), vec![0; 256 << 10]);
+    let root = format!("/sys/fs/bpf/corelo-dead-{}", std::process::id());
+    let without = |program: &str, buffer: &mut [u8]| {
+        let loader = Loader::new(&object).pin_root(&root).create_map("pinned", false).create_map("jumps", false);
+        let loader = loader.autoload(Autoload::None);
+        loader.want(program).load(&kernel, buffer).map(|loaded| loaded.counts().1)
+    };
+    assert_eq!(without("slot_0", &mut buffer).unwrap(), 1);
+    let error = without("jump_2", &mut buffer).unwrap_err().to_string();
+    assert!(error.contains("program jump_2") && error.contains("200100"), "{error}");
+}
+
+#[test]
+fn the_buffer_may_be_too_small_and_says_so() {
+    let object = fixture("nothing_asked");
+    let kernel = Kernel::running();
+    let error = Loader::new(&object).prepare(&kernel, &mut [0; 64]).map(drop).unwrap_err();
+    let full = error.arena_full().expect("it is too small");
+    assert_eq!(error.to_string(), full.to_string());
+    assert!(Loader::new(&object).prepare(&kernel, &mut vec![0; 64 << 10]).is_ok());
+    let error = Loader::new(b"no object").prepare(&kernel, &mut [0; 64]).map(drop).unwrap_err();
+    assert!(matches!(error.cause(), Cause::Object(_)), "{error}");
+}
+
+#[test]
+fn settings_that_are_too_many_for_the_loader_go_in_as_a_slice() {
+    if !is_root() {
+        return;
+    }
+    let (object, kernel, mut buffer) = (fixture("obj_globals"), Kernel::running(), vec![0; 64 << 10]);
+    let mut loader = Loader::new(&object);
+    for _ in 0..100 {
+        loader = loader.global("ro", &8u32);
+    }
+    let error = loader.load(&kernel, &mut buffer).map(drop).unwrap_err();
+    assert!(matches!(error.cause(), Cause::Load(LoadError::Setting { error: SettingError::TooMany, .. })), "{error}");
+    let eight = 8u32.to_ne_bytes();
+    let many = [Setting::new("ro", Change::Value(&eight)); 100];
+    let loaded = Loader::new(&object).settings(&many).load(&kernel, &mut buffer).unwrap();
+    assert_eq!(run(&loaded, "sum"), 8 + 3 + 4 + 11 + 13);
+    drop(loaded);
+    // Those of the methods count more.
+    let loaded = Loader::new(&object).settings(&many).global("ro", &9u32).load(&kernel, &mut buffer).unwrap();
+    assert_eq!(run(&loaded, "sum"), 9 + 3 + 4 + 11 + 13);
+}
+
+#[test]
+fn the_same_object_again_without_a_type_of_the_kernel() {
+    if !has(&[Feature::Bpf, Feature::KernelBtf]) {
+        return;
+    }
+    let object = fixture("many_progs");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("kernel.btf");
+    std::fs::write(&path, &*KernelBtf::open().unwrap()).unwrap();
+    let kernel = Kernel::new(KernelOptions::file(&path));
+    let (mut first, mut second) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    let cold = Loader::new(&object).load(&kernel, &mut first).unwrap();
+    assert!(cold.prepared().visited() > 0);
+    let relocations = cold.relocations();
+    let warm_start = cold.snapshot();
+    std::fs::remove_file(&path).unwrap();
+    let warm = Loader::new(&object).warm(&warm_start).load(&kernel, &mut second).unwrap();
+    assert_eq!((warm.prepared().visited(), warm.relocations(), warm.counts()), (0, relocations, (1, 30)));
+    // What was kept goes on from one warm start to the next.
+    let again = warm.snapshot();
+    let mut third = vec![0; 64 << 10];
+    assert_eq!(Loader::new(&object).warm(&again).load(&kernel, &mut third).unwrap().counts(), (1, 30));
+}
