@@ -2,9 +2,12 @@
 //!
 //! - `ring_buffer`: BPF ring buffers ([`RingBuffer`]), one or several at a time
 //! - `perf_buffer`: per-CPU perf rings ([`PerfBuffer`]), for older kernels and programs
+//! - `iter_reader`: text that iterators write ([`IterReader`])
 
-pub(crate) mod perf_buffer;
-pub(crate) mod ring_buffer;
+mod iter_reader;
+mod perf_buffer;
+mod ring_buffer;
 
+pub use iter_reader::IterReader;
 pub use perf_buffer::{PerfBuffer, PerfRecord, PerfRing};
 pub use ring_buffer::{Fill, RingBuffer, RingError, RingSet};

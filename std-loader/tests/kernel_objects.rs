@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use corelo_core::uapi::{AttachType, BPF_F_MMAPABLE, map_type};
 use corelo_loader::attach::{self, LinkError};
-use corelo_loader::events::{PerfBuffer, PerfRecord, RingBuffer, RingError, RingSet};
+use corelo_loader::events::{IterReader, PerfBuffer, PerfRecord, RingBuffer, RingError, RingSet};
 use corelo_loader::kernel::{self, KernelBtf, KernelBtfError, KernelVersion, Source};
 use corelo_loader::objects::pin::{self, PinError, Property};
 use corelo_loader::objects::{
@@ -861,7 +861,7 @@ fn iterators_are_read() {
     let program = load_tracing(AttachType::TRACE_ITER.0, id, &insns);
     let link = attach::iter::attach_map(program.as_fd(), map.as_fd()).unwrap();
     for _ in 0..2 {
-        let reader = attach::iter::Reader::new(&link).unwrap();
+        let reader = IterReader::new(&link).unwrap();
         let mut buffer = [0; 256];
         let len = reader.read(&mut buffer).unwrap();
         assert_eq!(buffer[..len], b"corelo!\n".repeat(4)[..]);
