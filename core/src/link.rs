@@ -15,7 +15,7 @@ use crate::btf::Types;
 use crate::insn::{INSN_SIZE, Insn, slot_of};
 use crate::numbers::{to_u32, to_usize};
 use crate::object::elf::{Rel, Symbol};
-use crate::object::{CodeSection, Declared, Function, Object, ObjectError};
+use crate::object::{CodeSection, Declared, Function, MapId, Object, ObjectError, ProgramId};
 use crate::relo::decision::{Decisions, Verdict};
 use crate::relo::patch::{Patched, patch_insn};
 
@@ -93,18 +93,19 @@ impl<'l> Code<'l> {
 }
 
 impl<'l> Linker<'l> {
-    /// Links the program that is function `function`; all that is returned lies in `scratch`.
-    pub(crate) fn link<'s>(&self, function: usize, scratch: &mut Arena<'s>) -> Result<LinkedProgram<'s>, LinkError> {
+    /// Links a program; all that is returned lies in `scratch`.
+    pub(crate) fn link<'s>(&self, id: ProgramId, scratch: &mut Arena<'s>) -> Result<LinkedProgram<'s>, LinkError> {
+        let function = id.index();
         let main = self.code(function);
         let arena = main.arena();
         let mut index = PlacementIndex::default();
         let (placements, has_calls) = self.lay_out(function, &mut index, scratch)?;
         let insn_count: u32 =
-            placements.iter().map(|place| self.code(to_usize(place.function)).function.insn_count()).sum();
+            placements.iter().map(|place| self.code(place.function.index()).function.insn_count()).sum();
         let insns = scratch.take::<Insn>(to_usize(insn_count), Part::Insns).map_err(arena)?;
         let mut counts = (0, 0);
         for place in placements {
-            let code = self.code(to_usize(place.function));
+            let code = self.code(place.function.index());
             let part = self.copy(&code, place, insns)?;
             self.apply_core_relos(&code, part, &mut counts)?;
         }
@@ -117,16 +118,16 @@ impl<'l> Linker<'l> {
         Ok(LinkedProgram { insns, placements, references, func_info, line_info, patched: counts.0, poisoned: counts.1 })
     }
 
-    /// Calls `each` with the index of every map that the program refers to.
+    /// Calls `each` with every map that the program refers to.
     pub(crate) fn maps_of(
         &self,
-        function: usize,
+        id: ProgramId,
         scratch: &mut Arena<'_>,
-        mut each: impl FnMut(usize),
+        mut each: impl FnMut(MapId),
     ) -> Result<(), LinkError> {
         let mut used = UsedMaps::default();
-        for place in self.lay_out(function, &mut PlacementIndex::default(), scratch)?.0 {
-            let code = self.code(to_usize(place.function));
+        for place in self.lay_out(id.index(), &mut PlacementIndex::default(), scratch)?.0 {
+            let code = self.code(place.function.index());
             for rel in code.rels(self) {
                 let insn_idx = code.insn_idx(rel.offset);
                 let symbol = self.symbol(&code, insn_idx, rel)?;
@@ -134,8 +135,8 @@ impl<'l> Linker<'l> {
                 let mut pair = pair.map(Option::unwrap_or_default);
                 let applied =
                     self.apply_reference(&mut pair, &symbol, &mut used).map_err(|cause| code.error(insn_idx, cause))?;
-                if let Some((ReferenceKind::Map | ReferenceKind::MapValue, map)) = applied {
-                    each(usize::from(map));
+                if let Some((references::MAP | references::MAP_VALUE, map)) = applied {
+                    each(MapId::new(u32::from(map)));
                 }
             }
         }

@@ -8,6 +8,7 @@ pub(crate) mod elf;
 mod error;
 mod externs;
 mod functions;
+mod ids;
 pub(crate) mod layout;
 mod legacy_maps;
 mod map;
@@ -20,6 +21,7 @@ pub use error::ObjectError;
 pub use externs::{Extern, ExternKind};
 pub(crate) use functions::CodeSection;
 pub use functions::Function;
+pub use ids::{ExternId, MapId, ProgramId};
 pub(crate) use map::ARENA_SECTION;
 pub use map::{DataSection, Map, MapOrigin, Pinning};
 pub(crate) use slots::rels_of;
@@ -189,22 +191,39 @@ impl<'buf> Declared<'buf> {
         self.functions
     }
 
-    /// The number of the function that starts at slot `insn_start` of code section `code`.
+    /// The index of the function that starts at slot `insn_start` of code section `code`.
     pub(crate) fn function_at(&self, code: usize, insn_start: u32) -> Option<usize> {
         let at = self.functions.partition_point(|found| (found.code(), found.insn_start()) < (code, insn_start));
         let found = self.functions.get(at)?;
         (found.code() == code && found.insn_start() == insn_start).then_some(at)
     }
 
-    /// The programs among them, each with its number as a function.
-    pub fn programs(&self) -> impl Iterator<Item = (usize, &'buf Function)> + use<'buf> {
-        self.functions.iter().enumerate().filter(|(_, function)| function.is_program())
+    /// That function; `None` for one of another object.
+    #[must_use]
+    pub fn function(&self, id: ProgramId) -> Option<&'buf Function> {
+        self.functions.get(id.index())
+    }
+
+    /// The programs among the functions.
+    pub fn programs(&self) -> impl Iterator<Item = (ProgramId, &'buf Function)> + use<'buf> {
+        ProgramId::with_each(self.functions).filter(|(_, function)| function.is_program())
     }
 
     /// The maps: those of `.maps` and legacy sections, then global data, then `.kconfig`.
     #[must_use]
     pub fn maps(&self) -> &'buf [Map] {
         self.maps
+    }
+
+    /// That map; `None` for one of another object.
+    #[must_use]
+    pub fn map(&self, id: MapId) -> Option<&'buf Map> {
+        self.maps.get(id.index())
+    }
+
+    /// The maps with their ids.
+    pub fn maps_by_id(&self) -> impl Iterator<Item = (MapId, &'buf Map)> + use<'buf> {
+        MapId::with_each(self.maps)
     }
 
     /// The section that a function is in.
@@ -217,6 +236,17 @@ impl<'buf> Declared<'buf> {
     #[must_use]
     pub fn externs(&self) -> &'buf [Extern] {
         self.externs
+    }
+
+    /// That extern; `None` for one of another object.
+    #[must_use]
+    pub fn external(&self, id: ExternId) -> Option<&'buf Extern> {
+        self.externs.get(id.index())
+    }
+
+    /// The externs with their ids.
+    pub fn externs_by_id(&self) -> impl Iterator<Item = (ExternId, &'buf Extern)> + use<'buf> {
+        ExternId::with_each(self.externs)
     }
 
     /// Bytes of arena that each table takes.

@@ -9,7 +9,7 @@ use core::fmt;
 use crate::btf::{BtfError, Kind, Member, Type, TypeId, Types};
 use crate::numbers::to_usize;
 use crate::object::elf::{Rel, Rels};
-use crate::object::{Declared, Map, MapOrigin, Object, ObjectError, rels_of};
+use crate::object::{Declared, Map, MapId, MapOrigin, Object, ObjectError, ProgramId, rels_of};
 
 /// Why a struct_ops table does not fit the kernel. Members are numbered in the object's struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub enum StructOpsError {
     /// One program is given for members that the kernel numbers differently.
     TwoMembers {
         /// The function.
-        function: usize,
+        function: ProgramId,
     },
     /// The object file is at fault.
     Object(ObjectError),
@@ -128,7 +128,7 @@ pub(crate) struct Tables<'t> {
 /// What goes to a member of the kernel's struct.
 enum Content<'o> {
     Bytes(&'o [u8]),
-    Program(usize),
+    Program(ProgramId),
     /// Nothing: a null pointer, or a member that the kernel lacks.
     None,
 }
@@ -143,18 +143,18 @@ impl<'t> Tables<'t> {
     }
 
     /// The program that a table has at byte `offset` of its struct.
-    fn program_at(&self, rels: Rels<'_>, map: &Map, offset: u32) -> Result<Option<usize>, StructOpsError> {
+    fn program_at(&self, rels: Rels<'_>, map: &Map, offset: u32) -> Result<Option<ProgramId>, StructOpsError> {
         let place = map.section_offset().saturating_add(u64::from(offset));
         let rel = rels.iter().find(|rel| rel.offset == place);
         rel.map(|rel| self.program(rel)).transpose()
     }
 
     /// The program that an entry of a table's relocations names.
-    fn program(&self, rel: Rel) -> Result<usize, StructOpsError> {
+    fn program(&self, rel: Rel) -> Result<ProgramId, StructOpsError> {
         let symbol = self.object.elf().symbol(rel.symbol)?;
         let function = symbol.section.and_then(|section| self.declared.function_of(section, symbol.value));
-        let is_ours = |&index: &usize| {
-            let function = self.declared.functions().get(index);
+        let is_ours = |&id: &ProgramId| {
+            let function = self.declared.function(id);
             function.is_some_and(|function| {
                 let section = self.object.section_name(self.declared.section_of(function));
                 let section = section.strip_prefix(b"?").unwrap_or(section);
@@ -226,7 +226,7 @@ impl<'t> Tables<'t> {
             let bytes = data.get(start..start.saturating_add(to_usize(local_size))).unwrap_or(&[]);
             let program = self.program_at(rels, map, byte_offset)?;
             let name = self.local.string(member.name_off)?;
-            let Some((target_number, other)) = self.counterpart(&target, name) else {
+            let Some((target_index, other)) = self.counterpart(&target, name) else {
                 if program.is_some() || bytes.iter().any(|&byte| byte != 0) {
                     return Err(StructOpsError::NoMember { member: index });
                 }
@@ -244,19 +244,19 @@ impl<'t> Tables<'t> {
                 }
                 Content::Bytes(bytes)
             };
-            each(target_number, other.bit_offset / 8, content)?;
+            each(target_index, other.bit_offset / 8, content)?;
         }
         Ok(())
     }
 
-    /// Writes the table into `value`, which starts as zeros; calls `program` with the place in `value` and the index
-    /// of the function of each member that is a program.
+    /// Writes the table into `value`, which starts as zeros; calls `program` with the place in `value` and the
+    /// function of each member that is a program.
     pub(crate) fn write(
         &self,
         map: &Map,
         ops: &StructOps,
         value: &mut [u8],
-        mut program: impl FnMut(&mut [u8], usize),
+        mut program: impl FnMut(&mut [u8], ProgramId),
     ) -> Result<(), StructOpsError> {
         self.walk(map, ops, |_, offset, content| {
             let start = to_usize(ops.data_offset.saturating_add(offset));
@@ -279,7 +279,7 @@ impl<'t> Tables<'t> {
         &self,
         map: &Map,
         ops: &StructOps,
-        mut each: impl FnMut(usize, u32) -> Result<(), StructOpsError>,
+        mut each: impl FnMut(ProgramId, u32) -> Result<(), StructOpsError>,
     ) -> Result<(), StructOpsError> {
         self.walk(map, ops, |index, _, content| match content {
             Content::Program(function) => each(function, index),
@@ -291,9 +291,9 @@ impl<'t> Tables<'t> {
     /// `None` where none of them has it.
     pub(crate) fn member_of(
         &self,
-        function: usize,
-        counts: impl Fn(usize) -> bool,
-        describe: impl Fn(usize) -> Result<StructOps, StructOpsError>,
+        function: ProgramId,
+        counts: impl Fn(MapId) -> bool,
+        describe: impl Fn(MapId) -> Result<StructOps, StructOpsError>,
     ) -> Result<Option<(TypeId, u32)>, StructOpsError> {
         let mut found = None;
         let maps = self.declared.maps();
@@ -309,13 +309,12 @@ impl<'t> Tables<'t> {
                 }
                 let holds =
                     |map: &Map| is_table(&map) && map.section() == first.section() && range(map).contains(&rel.offset);
-                let Some(index) = maps.iter().position(holds) else { continue };
-                let Some(map) = maps.get(index) else { continue };
-                if !counts(index) {
+                let Some((id, map)) = self.declared.maps_by_id().find(|(_, map)| holds(map)) else { continue };
+                if !counts(id) {
                     continue;
                 }
                 self.program(rel)?;
-                let ops = describe(index)?;
+                let ops = describe(id)?;
                 let Some(member) = self.member_at(map, &ops, rel)? else { continue };
                 if found.is_some_and(|before| before != (ops.type_id, member)) {
                     return Err(StructOpsError::TwoMembers { function });
@@ -336,11 +335,11 @@ impl<'t> Tables<'t> {
             if u64::from(member.bit_offset / 8) != place {
                 continue;
             }
-            let Some((target_number, other)) = self.counterpart(&target, self.local.string(member.name_off)?) else {
+            let Some((target_index, other)) = self.counterpart(&target, self.local.string(member.name_off)?) else {
                 continue;
             };
             if self.kind_of_both(index, &member, &other)? == Kind::Ptr {
-                return Ok(Some(target_number));
+                return Ok(Some(target_index));
             }
         }
         Ok(None)
@@ -358,8 +357,8 @@ fn range(map: &Map) -> core::ops::Range<u64> {
     map.section_offset()..map.section_offset().saturating_add(u64::from(map.value_size))
 }
 
-/// The index of the function that a relocation leads to.
-fn target_of(object: &Object<'_>, declared: &Declared<'_>, rel: Rel) -> Result<Option<usize>, StructOpsError> {
+/// The function that a relocation leads to.
+fn target_of(object: &Object<'_>, declared: &Declared<'_>, rel: Rel) -> Result<Option<ProgramId>, StructOpsError> {
     let symbol = object.elf().symbol(rel.symbol)?;
     Ok(symbol.section.and_then(|section| declared.function_of(section, symbol.value)))
 }
@@ -369,7 +368,7 @@ pub(crate) fn has(
     object: &Object<'_>,
     declared: &Declared<'_>,
     map: &Map,
-    function: usize,
+    function: ProgramId,
 ) -> Result<bool, StructOpsError> {
     for rel in rels_of(object, map.section())?.iter().filter(|rel| range(map).contains(&rel.offset)) {
         if target_of(object, declared, rel)? == Some(function) {

@@ -38,8 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut collection = Collection::create(&made.prepared, &options, &mut arena)?;
     collection.load_programs(&options, &mut arena, &mut GrowingLog::new(64 << 10, 16 << 20))?;
     let mut links = Vec::new(); // dropping a link detaches
-    for index in 0..names.len() {
-        links.extend(collection.attach_program(index)?);
+    for (program, _) in made.prepared.declared().programs() {
+        links.extend(collection.attach_program(program)?);
     }
     println!("attached: {}", names.join(", "));
 

@@ -42,7 +42,7 @@ use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::sanitize::KernelBtfFeatures;
 use corelo_core::bytes::Endian;
 use corelo_core::object::section_name::{ProgramKind, parse, parse_older, split_optional};
-use corelo_core::object::{Function, Map, MapOrigin};
+use corelo_core::object::{Function, Map, MapId, MapOrigin, ProgramId};
 use corelo_core::prepare::Prepared;
 use corelo_core::uapi::ProgType;
 
@@ -75,9 +75,9 @@ pub struct Collection<'a> {
     /// What it attached itself. First, so that nothing runs any more when the rest is closed.
     links: List<attach::Link>,
     prepared: Prepared<'a>,
-    /// By the map's number.
+    /// By the map's id.
     maps: FdTable<'a>,
-    /// By the function's number.
+    /// By the index of the function.
     programs: FdTable<'a>,
     btf: Option<OwnedFd>,
     externs: Externs<'a>,
@@ -126,13 +126,13 @@ pub fn rehearse<'a>(
     Externs::rehearse(prepared, arena)?;
     let mut scratch = arena.scratch();
     let used = used_maps(prepared, options, &mut scratch)?;
-    for (number, map) in prepared.maps().iter().enumerate() {
-        if !is_made(prepared, number, map, used, options) {
+    for (id, map) in prepared.declared().maps_by_id() {
+        if !is_made(prepared, id, map, used, options) {
             continue;
         }
         match map.origin() {
             MapOrigin::Data(_) => {
-                contents::contents(prepared, number, map, options, &mut scratch.scratch())?;
+                contents::contents(prepared, id, map, options, &mut scratch.scratch())?;
             }
             MapOrigin::Kconfig => {
                 scratch.scratch().slice::<u8>(map.value_size as usize, Part::MapData)?;
@@ -140,14 +140,14 @@ pub fn rehearse<'a>(
             _ => {}
         }
     }
-    for (number, function) in prepared.declared().programs() {
-        if is_wanted(prepared, number, function, options)? {
+    for (id, function) in prepared.declared().programs() {
+        if is_wanted(prepared, id, function, options)? {
             let mut scratch = arena.scratch();
             if program_kind(prepared, function).is_some_and(|kind| kind.prog_type == ProgType::EXT) {
                 let found = replaced_function(prepared, function, options, &mut scratch.scratch());
-                found.map_err(|error| error.of(number))?;
+                found.map_err(|error| error.of(id))?;
             }
-            link(prepared, number, &mut scratch)?;
+            link(prepared, id, &mut scratch)?;
             tables.modules.fd_array(&mut scratch)?;
         }
     }
@@ -211,11 +211,11 @@ impl<'a> Collection<'a> {
         let prepared = self.prepared;
         let mut scratch = arena.scratch();
         let used = used_maps(&prepared, options, &mut scratch)?;
-        for (number, map) in prepared.maps().iter().enumerate() {
-            if is_made(&prepared, number, map, used, options) {
-                self.create_map(number, map, options)?;
+        for (id, map) in prepared.declared().maps_by_id() {
+            if is_made(&prepared, id, map, used, options) {
+                self.create_map(id, map, options)?;
                 if options.reused(prepared.map_name(map)).is_none() {
-                    self.fill(number, map, options, &mut scratch.scratch())?;
+                    self.fill(id, map, options, &mut scratch.scratch())?;
                 }
             }
         }
@@ -263,23 +263,23 @@ impl<'a> Collection<'a> {
     ///
     /// # Errors
     /// [`LinkError`](attach::LinkError)
-    pub fn attach_program(&self, number: usize) -> Result<Option<attach::Link>, attach::LinkError> {
-        let function = self.prepared.declared().functions().get(number);
+    pub fn attach_program(&self, id: ProgramId) -> Result<Option<attach::Link>, attach::LinkError> {
+        let function = self.prepared.declared().function(id);
         let kind = function.and_then(|function| program_kind(&self.prepared, function));
-        let (Some(kind), Some(program)) = (kind, self.programs.get(number)) else { return Ok(None) };
+        let (Some(kind), Some(program)) = (kind, self.program_fd(id)) else { return Ok(None) };
         attach::attach(program, &kind, |usdt| self.attach_probe(program, usdt))
     }
 
-    /// Attaches a loaded USDT program, by its function's number, to a static probe: one whose section names none, or to
+    /// Attaches a loaded USDT program to a static probe: one whose section names none, or to
     /// one process only. The object's maps of bpf/usdt.bpf.h tell the program how to read the probe's arguments.
     ///
     /// # Errors
     /// [`LinkError`](attach::LinkError): EBADF where the program was not loaded, EINVAL where it is none of a `usdt`
     /// section.
-    pub fn attach_usdt(&self, number: usize, usdt: &attach::usdt::Usdt<'_>) -> Result<attach::Link, attach::LinkError> {
+    pub fn attach_usdt(&self, id: ProgramId, usdt: &attach::usdt::Usdt<'_>) -> Result<attach::Link, attach::LinkError> {
         let failed = |errno| attach::LinkError::Kernel { call: "BPF_LINK_CREATE", errno };
-        let program = self.programs.get(number).ok_or(failed(Errno::EBADF))?;
-        let function = self.prepared.declared().functions().get(number);
+        let program = self.program_fd(id).ok_or(failed(Errno::EBADF))?;
+        let function = self.prepared.declared().function(id);
         if !function.is_some_and(|function| is_usdt(&self.prepared, function)) {
             return Err(failed(Errno::EINVAL));
         }
@@ -300,9 +300,9 @@ impl<'a> Collection<'a> {
 
     fn usdt_support(&self) -> attach::usdt::Support<'_> {
         let find = |name: &str| {
-            let mut maps = self.prepared.maps().iter().enumerate();
-            let (number, map) = maps.find(|(_, map)| self.prepared.map_name(map) == name.as_bytes())?;
-            Some((self.maps.get(number)?, map))
+            let mut maps = self.prepared.declared().maps_by_id();
+            let (id, map) = maps.find(|(_, map)| self.prepared.map_name(map) == name.as_bytes())?;
+            Some((self.map_fd(id)?, map))
         };
         let specs = find(attach::usdt::SPECS);
         let spec_type = specs.and_then(|(_, map)| self.prepared.local().zip(map.value_type()));
@@ -317,20 +317,20 @@ impl<'a> Collection<'a> {
 
     /// Where a program runs, as its section says.
     #[must_use]
-    pub fn program_kind(&self, number: usize) -> Option<ProgramKind<'a>> {
-        program_kind(&self.prepared, self.prepared.declared().functions().get(number)?)
+    pub fn program_kind(&self, id: ProgramId) -> Option<ProgramKind<'a>> {
+        program_kind(&self.prepared, self.prepared.declared().function(id)?)
     }
 
-    /// The descriptor of a loaded program, by its function's number.
+    /// The descriptor of a loaded program.
     #[must_use]
-    pub fn program_fd(&self, number: usize) -> Option<BorrowedFd<'_>> {
-        self.programs.get(number)
+    pub fn program_fd(&self, id: ProgramId) -> Option<BorrowedFd<'_>> {
+        self.programs.get(id.index())
     }
 
-    /// The descriptor of a created map, by its number.
+    /// The descriptor of a created map.
     #[must_use]
-    pub fn map_fd(&self, number: usize) -> Option<BorrowedFd<'_>> {
-        self.maps.get(number)
+    pub fn map_fd(&self, id: MapId) -> Option<BorrowedFd<'_>> {
+        self.maps.get(id.index())
     }
 
     /// What it was made from.
@@ -420,14 +420,15 @@ fn is_usdt(prepared: &Prepared<'_>, function: &Function) -> bool {
 
 fn is_wanted(
     prepared: &Prepared<'_>,
-    number: usize,
+    id: ProgramId,
     function: &Function,
     options: &LoadOptions<'_>,
 ) -> Result<bool, LoadError> {
     let (_, is_optional) = split_optional(prepared.section_name(function));
-    let table_is_made = |map: usize| prepared.maps().get(map).is_some_and(|map| is_table_made(prepared, map, options));
+    let table_is_made =
+        |map: MapId| prepared.declared().map(map).is_some_and(|map| is_table_made(prepared, map, options));
     // A program in a struct_ops table goes with the table, whatever its own section says.
-    let by_default = tables::is_in_table(prepared, number, function, table_is_made)?.unwrap_or(!is_optional);
+    let by_default = tables::is_in_table(prepared, id, function, table_is_made)?.unwrap_or(!is_optional);
     Ok(options.is_loaded(prepared.function_name(function), by_default))
 }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use corelo_core::arena::Arena;
-use corelo_core::object::Object;
+use corelo_core::object::{Object, ProgramId};
 use corelo_core::prepare::{Options, prepare};
 use corelo_loader::attach::usdt::{ArgumentFault, Usdt};
 use corelo_loader::attach::{Link, LinkError, UsdtError, symbols};
@@ -81,7 +81,7 @@ fn me() -> Option<u32> {
 struct Loaded<'l>(&'l Collection<'l>);
 
 impl Loaded<'_> {
-    fn number(&self, name: &str) -> usize {
+    fn id(&self, name: &str) -> ProgramId {
         let prepared = self.0.prepared();
         let mut programs = prepared.declared().programs();
         let found = programs.find(|(_, function)| prepared.function_name(function) == name.as_bytes());
@@ -90,7 +90,7 @@ impl Loaded<'_> {
 
     /// As the section says; where the kernel has no attach cookies, that is refused and it goes onto this process.
     fn attach(&self, name: &str) -> Result<Option<Link>, LinkError> {
-        let attached = self.0.attach_program(self.number(name));
+        let attached = self.0.attach_program(self.id(name));
         let probe = match name {
             "on_operands" | "also_operands" => "operands",
             "on_guarded" | "sleepable" => "guarded",
@@ -101,7 +101,7 @@ impl Loaded<'_> {
         }
         let here =
             Usdt { path: Path::new("/proc/self/exe"), provider: "corelo_test", name: probe, pid: me(), cookie: 0 };
-        self.0.attach_usdt(self.number(name), &here).map(Some)
+        self.0.attach_usdt(self.id(name), &here).map(Some)
     }
 
     fn seen(&self, program: u32) -> Seen {
@@ -201,7 +201,7 @@ fn a_semaphore_is_raised_while_attached() {
 fn probes_by_hand_and_a_map_that_fills() {
     load("obj_usdt", None, |loaded| {
         assert!(loaded.attach("by_hand").unwrap().is_none());
-        let by_hand = loaded.number("by_hand");
+        let by_hand = loaded.id("by_hand");
         let here = Usdt {
             path: Path::new("/proc/self/exe"),
             provider: "corelo_test",
@@ -238,7 +238,7 @@ fn probes_by_hand_and_a_map_that_fills() {
 #[test]
 fn the_older_layout() {
     load("obj_usdt_older", None, |loaded| {
-        let by_hand = loaded.number("by_hand");
+        let by_hand = loaded.id("by_hand");
         let path = Path::new("/proc/self/exe");
         let pid = me().filter(|_| Feature::Cookies.ask().is_err());
         let simple = Usdt { path, provider: "corelo_test", name: "simple", pid, cookie: 0 };
@@ -259,7 +259,7 @@ fn the_older_layout() {
 fn probes_that_are_none() {
     probes::unreadable();
     load("obj_usdt", None, |loaded| {
-        let number = loaded.number("by_hand");
+        let id = loaded.id("by_hand");
         let here =
             Usdt { path: Path::new("/proc/self/exe"), provider: "corelo_test", name: "guarded", pid: me(), cookie: 0 };
         let unreadable = UsdtError::Argument { number: 1, fault: ArgumentFault::Form };
@@ -268,7 +268,7 @@ fn probes_that_are_none() {
         {
             assert_eq!(loaded.attach(name).map(|_| ()), Err(LinkError::Usdt(error)), "{name}");
         }
-        let by_hand = |usdt: Usdt<'_>| loaded.0.attach_usdt(number, &usdt).map(|_| ());
+        let by_hand = |usdt: Usdt<'_>| loaded.0.attach_usdt(id, &usdt).map(|_| ());
         assert_eq!(by_hand(Usdt { provider: "corelo", ..here }), Err(LinkError::Usdt(UsdtError::Missing)));
         assert_eq!(by_hand(Usdt { path: Path::new("/proc/version"), ..here }), {
             Err(LinkError::Symbol(symbols::SymbolError::NotElf))

@@ -1,7 +1,7 @@
 //! The warm start by the loader: an object prepared again by what was kept, with the kernel's BTF gone from its file.
 
 use corelo_core::arena::Arena;
-use corelo_core::object::Object;
+use corelo_core::object::{Object, ProgramId};
 use corelo_core::prepare::{Options, PrepareError, Prepared};
 use corelo_loader::prepare::{Kernel, KernelError, KernelOptions};
 use corelo_tests::endian::Endian;
@@ -11,8 +11,9 @@ use zerocopy::IntoBytes;
 fn programs(prepared: &Prepared<'_>) -> Vec<Vec<u8>> {
     let mut buffer = vec![0u8; 1 << 16];
     let mut arena = Arena::new(&mut buffer);
-    let programs: Vec<usize> = prepared.declared().programs().map(|(number, _)| number).collect();
-    let mut link = |number| prepared.program(number, &mut arena.scratch()).ok().map(|it| it.insns.as_bytes().to_vec());
+    let programs: Vec<ProgramId> = prepared.declared().programs().map(|(id, _)| id).collect();
+    let mut link =
+        |id: ProgramId| prepared.program(id, &mut arena.scratch()).ok().map(|it| it.insns.as_bytes().to_vec());
     programs.into_iter().filter_map(&mut link).collect()
 }
 

@@ -378,11 +378,13 @@ fn bitfields_follow_the_member_and_the_byte_order() {
         let mut arena = Arena::new(&mut buffer);
         let parsed = Object::parse(&object).expect("a fixture");
         let prepared = prepare(&parsed, Some(&target), Options::default(), &mut arena).expect("a fixture");
-        let functions = prepared.declared().functions();
         let value = |program: &str, kind: u32| {
             let found = prepared.relocations().find(|relocation| {
                 relocation.relo.kind.number() == kind
-                    && relocation.function.is_some_and(|f| prepared.function_name(&functions[f]) == program.as_bytes())
+                    && relocation
+                        .function
+                        .and_then(|id| prepared.declared().function(id))
+                        .is_some_and(|function| prepared.function_name(function) == program.as_bytes())
             });
             found.unwrap_or_else(|| panic!("{program}: no kind {kind}")).decision.target_value()
         };

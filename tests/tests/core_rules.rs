@@ -318,9 +318,9 @@ fn little_endian_fixtures_do_what_libbpf_makes_of_them() {
 /// Values of one fixture, in the order of its records.
 fn values(name: &str, endian: Endian) -> Vec<(String, u32, u32, String, Option<u64>)> {
     with_prepared(name, endian, |prepared, _| {
-        let functions = prepared.declared().functions();
         let value = |relocation: corelo_core::prepare::Relocation<'_>| {
-            let function = relocation.function.map_or(&b""[..], |number| prepared.function_name(&functions[number]));
+            let function = relocation.function.and_then(|id| prepared.declared().function(id));
+            let function = function.map_or(&b""[..], |function| prepared.function_name(function));
             let access = prepared.local().expect("BTF").string(relocation.relo.access_str_off).expect("a string");
             (
                 String::from_utf8_lossy(function).into_owned(),

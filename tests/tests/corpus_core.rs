@@ -89,7 +89,7 @@ fn libbpfs(row: &CoreRow) -> Answer {
 fn text<'p>(prepared: &Prepared<'p>, relocation: &Relocation<'_>) -> (&'p str, &'p str) {
     let of = |bytes: &'p [u8]| std::str::from_utf8(bytes).expect("names of the corpus are UTF-8");
     let section = of(prepared.object().section_name(relocation.section));
-    let function = relocation.function.and_then(|number| prepared.declared().functions().get(number));
+    let function = relocation.function.and_then(|number| prepared.declared().function(number));
     (section, function.map_or("", |function| of(prepared.function_name(function))))
 }
 

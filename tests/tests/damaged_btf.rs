@@ -5,7 +5,7 @@ use corelo_core::arena::Arena;
 use corelo_core::btf::ext::ReloKind;
 use corelo_core::btf::{Btf, Kind, TypeId};
 use corelo_core::min_btf::{SliceSource, StreamError, minimal, stream};
-use corelo_core::object::Object;
+use corelo_core::object::{Object, ProgramId};
 use corelo_core::prepare::{Options, Plan, PrepareError, Prepared};
 use corelo_core::relo::decision::Verdict;
 use corelo_loader::kernel::KernelBtfError;
@@ -17,9 +17,9 @@ use zerocopy::IntoBytes;
 
 fn programs(prepared: &Prepared<'_>, arena: &mut Arena<'_>) -> String {
     let mut text = String::new();
-    let numbers: Vec<usize> = prepared.declared().programs().map(|(number, _)| number).collect();
-    for number in numbers {
-        match prepared.program(number, &mut arena.scratch()) {
+    let ids: Vec<ProgramId> = prepared.declared().programs().map(|(id, _)| id).collect();
+    for id in ids {
+        match prepared.program(id, &mut arena.scratch()) {
             Ok(linked) => text += &format!("{:x?}\n", linked.insns.as_bytes()),
             Err(error) => text += &format!("{error}\n"),
         }
@@ -197,9 +197,9 @@ fn told(prepared: &Prepared<'_>, whole: &dyn Fn(u32) -> u32, arena: &mut Arena<'
         format!("{:?} {verdict} {} {rest:?}", decision.record(), decision.local_value())
     });
     let mut told: Vec<String> = decisions.collect();
-    let numbers: Vec<usize> = prepared.declared().programs().map(|(number, _)| number).collect();
-    for number in numbers {
-        let error = prepared.program(number, &mut arena.scratch()).err().map(|error| error.to_string());
+    let ids: Vec<ProgramId> = prepared.declared().programs().map(|(id, _)| id).collect();
+    for id in ids {
+        let error = prepared.program(id, &mut arena.scratch()).err().map(|error| error.to_string());
         // Ids that the message bears are those of the decisions above.
         let error = error
             .map(|error| error.split('[').map(|part| part.split_once(']').map_or(part, |(_, part)| part)).collect());

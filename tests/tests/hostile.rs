@@ -5,7 +5,7 @@ mod exact;
 use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::{Btf, TypeId, Types};
 use corelo_core::min_btf::{MinimalError, SliceSource, StreamError, minimal, stream};
-use corelo_core::object::Object;
+use corelo_core::object::{MapId, Object, ProgramId};
 use corelo_core::prepare::{Options, Plan, prepare};
 use corelo_core::relo::TargetFault;
 use corelo_core::relo::decision::Verdict;
@@ -31,8 +31,8 @@ fn whole_way(object: &[u8], target: &[u8], buffer: &mut [u8]) -> Result<(), Stri
     let object = Object::parse(object).map_err(|error| text(&error))?;
     let prepared = prepare(&object, Some(target), Options::default(), &mut arena).map_err(|error| text(&error))?;
     let mut failed = Ok(());
-    for (number, _) in prepared.declared().functions().iter().enumerate() {
-        if let Err(error) = prepared.program(number, &mut arena.scratch()) {
+    for id in (0..prepared.declared().functions().len() as u32).map(ProgramId::new) {
+        if let Err(error) = prepared.program(id, &mut arena.scratch()) {
             failed = Err(text(&error));
         }
     }
@@ -361,17 +361,18 @@ fn tables_of_one_section_know_their_programs_also_where_they_overlap() {
         let prepared = prepare(&object, Some(&kernel), Options::default(), &mut arena);
         let prepared = prepared.expect("tables of the kernel's struct");
         for number in 0..places.len() {
+            let (map, program) = (MapId::new(number as u32), ProgramId::new(number as u32));
             if overlaps {
                 // A pointer belongs to the first table that it lies in, whatever that makes of the others.
-                let _ = prepared.struct_ops_member(number, |_| true);
-                let _ = prepared.write_struct_ops(number, &mut [0; 16], |place, _| place.fill(1));
+                let _ = prepared.struct_ops_member(program, |_| true);
+                let _ = prepared.write_struct_ops(map, &mut [0; 16], |place, _| place.fill(1));
                 continue;
             }
-            let member = prepared.struct_ops_member(number, |_| true).expect("tables of the kernel's struct");
+            let member = prepared.struct_ops_member(program, |_| true).expect("tables of the kernel's struct");
             assert_eq!(member, Some((TypeId(ops), 1 - number as u32 % 2)), "{places:?}, program {number}");
             let mut value = [0; 16];
             prepared
-                .write_struct_ops(number, &mut value, |place, function| place.fill(function as u8 + 1))
+                .write_struct_ops(map, &mut value, |place, function| place.fill(function.get() as u8 + 1))
                 .expect("a table");
             let at = 8 * (1 - number % 2);
             assert_eq!(value[at..at + 8], [number as u8 + 1; 8]);

@@ -54,9 +54,9 @@ fn prepare(kernel: &Kernel<'_>, arena_bytes: usize) -> Result<(ExternMatch, Vec<
     let object = Object::parse(&file).unwrap();
     let mut buffer = vec![0; arena_bytes];
     let (made, _) = kernel.prepare(&object, Options::default(), &mut buffer)?;
-    let externs = made.prepared.declared().externs();
-    let number = externs.iter().position(|ext| object.symbol_name(ext.symbol()) == b"no_such_kfunc").unwrap();
-    Ok((made.prepared.extern_match(number), made.modules.names().iter().map(str::to_owned).collect()))
+    let mut externs = made.prepared.declared().externs_by_id();
+    let (id, _) = externs.find(|(_, ext)| object.symbol_name(ext.symbol()) == b"no_such_kfunc").unwrap();
+    Ok((made.prepared.extern_match(id), made.modules.names().iter().map(str::to_owned).collect()))
 }
 
 #[test]

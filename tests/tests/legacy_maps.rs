@@ -2,7 +2,7 @@
 
 use corelo_core::arena::Arena;
 use corelo_core::link::{LinkCause, ReferenceKind};
-use corelo_core::object::{Object, ObjectError, Pinning};
+use corelo_core::object::{MapId, Object, ObjectError, Pinning};
 use corelo_core::prepare::{Options, PrepareError, Prepared, prepare};
 use corelo_tests::btf_builder::{IntEncoding, Member};
 use corelo_tests::elf_builder::{
@@ -34,8 +34,8 @@ fn references(file: &[u8]) -> Vec<(String, Place)> {
             let linked = prepared.program(number, &mut scratch).map_err(|error| error.cause)?;
             let reference = linked.references[0];
             let name = match reference.kind() {
-                ReferenceKind::Map | ReferenceKind::MapValue => {
-                    prepared.map_name(&prepared.maps()[reference.index()]).to_vec()
+                ReferenceKind::Map(map) | ReferenceKind::MapValue(map) => {
+                    prepared.map_name(prepared.declared().map(map).unwrap()).to_vec()
                 }
                 kind => panic!("{kind:?}"),
             };
@@ -121,7 +121,7 @@ fn a_section_symbol_with_an_offset_finds_what_lies_there_or_nothing() {
                 let (number, _) = prepared.declared().programs().next().unwrap();
                 let linked = prepared.program(number, arena).map_err(|error| error.cause)?;
                 let function = linked.placements[1].function;
-                let function = &prepared.declared().functions()[function as usize];
+                let function = prepared.declared().function(function).unwrap();
                 Ok(String::from_utf8_lossy(prepared.function_name(function)).into_owned())
             })
         };
@@ -228,7 +228,7 @@ fn the_inner_map_of_a_legacy_definition_is_the_one_of_its_index() {
         let build = |index| definitions(endian, &SAMPLES, &[("first", inner), ("outer", &of(index)), ("third", inner)]);
         for index in [0, 2] {
             with_prepared(&build(index), |prepared, _| {
-                assert_eq!(prepared.unwrap().maps()[1].inner(), Some(index as usize));
+                assert_eq!(prepared.unwrap().maps()[1].inner(), Some(MapId::new(index)));
             });
         }
         // Itself, and none.
@@ -302,7 +302,7 @@ fn a_slot_is_filled_with_what_its_pointer_leads_to() {
         };
         use corelo_core::object::SlotTarget::Map;
         let number = |addend| match slot(addend).unwrap().target {
-            Map(number) => number,
+            Map(id) => id.get(),
             other => panic!("{other:?}"),
         };
         assert_eq!((number(0), number(32)), (0, 1));

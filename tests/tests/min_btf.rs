@@ -45,8 +45,8 @@ fn all_facts(prepared: &Prepared<'_>, with_ids: bool) -> Vec<String> {
         let target = prepared.attach_target(number);
         facts.push(if with_ids { format!("{target:?}") } else { format!("{:?}", std::mem::discriminant(&target)) });
     }
-    for number in 0..prepared.declared().externs().len() {
-        let found = prepared.extern_match(number);
+    for (id, _) in prepared.declared().externs_by_id() {
+        let found = prepared.extern_match(id);
         facts.push(if with_ids { format!("{found:?}") } else { format!("{:?}", std::mem::discriminant(&found)) });
     }
     facts

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::{Btf, Kind, Types};
 use corelo_core::min_btf::{ModuleSieve, SliceSource};
-use corelo_core::object::Object;
+use corelo_core::object::{ExternId, Object};
 use corelo_core::prepare::{ExternMatch, Options, Plan, Prepared};
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding};
 use corelo_tests::corpus::corpus;
@@ -36,7 +36,7 @@ fn module(base: &BtfBuilder, params: &[(&str, u32)]) -> (Vec<u8>, u32) {
     (btf.build(), id)
 }
 
-fn with_modules<T>(modules: &[Vec<u8>], then: impl FnOnce(&Prepared<'_>, usize) -> T) -> T {
+fn with_modules<T>(modules: &[Vec<u8>], then: impl FnOnce(&Prepared<'_>, ExternId) -> T) -> T {
     let file = corelo_tests::fixtures::fixture("obj_kfunc", Endian::Little).read();
     let kernel = vmlinux(Endian::Little).build();
     let mut buffer = vec![0u8; 1 << 20];
@@ -52,9 +52,9 @@ fn with_modules<T>(modules: &[Vec<u8>], then: impl FnOnce(&Prepared<'_>, usize) 
         search.search_module(module, None, number, &mut arena.scratch()).unwrap();
     }
     let prepared = search.finish();
-    let externs = prepared.declared().externs();
-    let number = externs.iter().position(|ext| object.symbol_name(ext.symbol()) == b"no_such_kfunc").unwrap();
-    then(&prepared, number)
+    let mut externs = prepared.declared().externs_by_id();
+    let (id, _) = externs.find(|(_, ext)| object.symbol_name(ext.symbol()) == b"no_such_kfunc").unwrap();
+    then(&prepared, id)
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_kernel_function_of_a_module() {
         };
         assert_eq!(found.0, id);
         assert_eq!(prepared.module_targets(), 1);
-        let there = prepared.declared().externs().iter().enumerate().filter(|(other, _)| *other != number);
+        let there = prepared.declared().externs_by_id().filter(|(other, _)| *other != number);
         for (number, _) in there {
             assert!(matches!(prepared.extern_match(number), ExternMatch::Found { module: 0, .. }));
         }

@@ -33,8 +33,8 @@ fn check(name: &str, file: &[u8], kernel: Option<&[u8]>) -> Option<u32> {
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(warm.visited(), 0, "{name}");
     assert_eq!(programs(&warm), programs(&cold), "{name}");
-    for number in 0..cold.declared().functions().len() {
-        assert_eq!(warm.attach_target(number), cold.attach_target(number), "{name}");
+    for (id, _) in cold.declared().programs() {
+        assert_eq!(warm.attach_target(id), cold.attach_target(id), "{name}");
     }
     Some(cold.visited())
 }

@@ -23,12 +23,11 @@ impl<'l> Linker<'l> {
         };
         let list = if is_func { self.object.ext().func_info } else { self.object.ext().line_info };
         let record_size = to_usize(list.record_size());
-        let count: usize =
-            placements.iter().map(|place| records_of(&self.code(to_usize(place.function))).count()).sum();
+        let count: usize = placements.iter().map(|place| records_of(&self.code(place.function.index())).count()).sum();
         let bytes = scratch.take::<u8>(count.saturating_mul(record_size), part).map_err(self.code(0).arena())?;
         let mut copies = bytes.chunks_exact_mut(record_size.max(1));
         for place in placements {
-            let code = self.code(to_usize(place.function));
+            let code = self.code(place.function.index());
             for (record_idx, records) in records_of(&code) {
                 let Some(record) = records.record(record_idx) else { continue };
                 let Some(copy) = copies.next() else { break };

@@ -6,7 +6,7 @@ use crate::arena::{Arena, Part};
 use crate::insn::{Insn, pseudo, whole_slot_of};
 use crate::limits::{MAX_PROGRAM_INSNS, MAX_SUBPROGRAMS};
 use crate::numbers::{to_u32, to_usize};
-use crate::object::{CodeSection, exception_callback};
+use crate::object::{CodeSection, ProgramId, exception_callback};
 
 use super::{Code, LinkCause, LinkError, Linker};
 
@@ -15,8 +15,8 @@ use super::{Code, LinkCause, LinkError, Linker};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Placement {
-    /// The index of the function.
-    pub function: u32,
+    /// The function.
+    pub function: ProgramId,
     /// The slot at which it starts.
     pub insn_start: u32,
     parent: u32,
@@ -37,7 +37,7 @@ impl PlacementIndex {
     /// The index of the function's placement, or the slot for it. The program itself, of index 0, is in no slot.
     #[inline(never)]
     fn find(&self, placements: &[Placement], function: usize) -> Result<usize, usize> {
-        if placements.first().is_some_and(|place| to_usize(place.function) == function) {
+        if placements.first().is_some_and(|place| place.function.index() == function) {
             return Ok(0);
         }
         let mut at = function;
@@ -45,7 +45,7 @@ impl PlacementIndex {
             at &= self.0.len().wrapping_sub(1);
             let placement = usize::from(self.0.get(at).copied().unwrap_or(0));
             match placements.get(placement) {
-                Some(place) if placement != 0 && to_usize(place.function) == function => return Ok(placement),
+                Some(place) if placement != 0 && place.function.index() == function => return Ok(placement),
                 Some(_) if placement != 0 => at = at.wrapping_add(1),
                 _ => return Err(at),
             }
@@ -66,7 +66,7 @@ impl<'l> Linker<'l> {
         let arena = main.arena();
         let mut placements = scratch.grow::<Placement>(Part::Layout);
         placements
-            .push(Placement { function: to_u32(function), insn_start: 0, parent: 0, resume: 0 })
+            .push(Placement { function: ProgramId::new(to_u32(function)), insn_start: 0, parent: 0, resume: 0 })
             .map_err(arena)?;
         let mut end = main.function.insn_count();
         let (mut current, mut insn_idx, mut code) = (0u32, 0u32, main);
@@ -85,8 +85,8 @@ impl<'l> Linker<'l> {
                     let place = placements.as_slice().get(to_usize(current)).copied();
                     let Some(place) = place else { break };
                     (current, insn_idx) = (place.parent, place.resume);
-                    let parent = placements.as_slice().get(to_usize(current)).map_or(0, |place| place.function);
-                    code = self.code(to_usize(parent));
+                    let parent = placements.as_slice().get(to_usize(current)).map_or(0, |place| place.function.index());
+                    code = self.code(parent);
                     continue;
                 }
             };
@@ -96,7 +96,12 @@ impl<'l> Linker<'l> {
             if let Some(place) = index.0.get_mut(free) {
                 *place = placement;
             }
-            let place = Placement { function: to_u32(callee), insn_start: end, parent: current, resume: insn_idx };
+            let place = Placement {
+                function: ProgramId::new(to_u32(callee)),
+                insn_start: end,
+                parent: current,
+                resume: insn_idx,
+            };
             current = u32::from(placement);
             placements.push(place).map_err(arena)?;
             code = self.code(callee);
@@ -190,7 +195,7 @@ impl<'l> Linker<'l> {
     ) -> Result<(), LinkError> {
         let endian = self.object.endian();
         for place in placements {
-            let code = self.code(to_usize(place.function));
+            let code = self.code(place.function.index());
             let mut insn_idx = 0;
             while insn_idx < code.function.insn_count() {
                 let Some(compiled) = code.insn(insn_idx) else { break };

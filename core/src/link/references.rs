@@ -7,7 +7,7 @@ use crate::insn::{Insn, pseudo};
 use crate::limits::MAX_USED_MAPS;
 use crate::numbers::to_usize;
 use crate::object::elf::Symbol;
-use crate::object::{ARENA_SECTION, CodeSection, Extern, ExternKind, Map, MapOrigin};
+use crate::object::{ARENA_SECTION, CodeSection, Extern, ExternId, ExternKind, Map, MapId, MapOrigin};
 use crate::uapi::map_type;
 
 use super::{LinkCause, LinkError, Linker, Placement};
@@ -16,22 +16,20 @@ use super::{LinkCause, LinkError, Linker, Placement};
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferenceKind {
-    /// A map's descriptor; the index is the map's.
-    Map,
-    /// A map's descriptor with an offset into its value; the index is the map's.
-    MapValue,
-    /// A 64-bit load of an extern; the index is the extern's.
-    ExternLoad,
-    /// A call of an extern; the index is the extern's.
-    ExternCall,
+    /// A map's descriptor.
+    Map(MapId),
+    /// A map's descriptor with an offset into its value.
+    MapValue(MapId),
+    /// A 64-bit load of an extern.
+    ExternLoad(ExternId),
+    /// A call of an extern.
+    ExternCall(ExternId),
 }
 
-impl ReferenceKind {
-    #[expect(clippy::as_conversions, reason = "the number of a variant, as declared")]
-    const fn number(self) -> u16 {
-        self as u16
-    }
-}
+pub(super) const MAP: u16 = 0;
+pub(super) const MAP_VALUE: u16 = 1;
+const EXTERN_LOAD: u16 = 2;
+const EXTERN_CALL: u16 = 3;
 
 /// An instruction whose immediate the loader fills in.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -48,18 +46,22 @@ impl Reference {
     /// What it stands for.
     #[must_use]
     pub fn kind(&self) -> ReferenceKind {
+        let index = u32::from(self.index);
         match self.kind {
-            0 => ReferenceKind::Map,
-            1 => ReferenceKind::MapValue,
-            2 => ReferenceKind::ExternLoad,
-            _ => ReferenceKind::ExternCall,
+            MAP => ReferenceKind::Map(MapId::new(index)),
+            MAP_VALUE => ReferenceKind::MapValue(MapId::new(index)),
+            EXTERN_LOAD => ReferenceKind::ExternLoad(ExternId::new(index)),
+            _ => ReferenceKind::ExternCall(ExternId::new(index)),
         }
     }
 
-    /// The index of the map or extern.
+    /// The map, of a reference to one.
     #[must_use]
-    pub fn index(&self) -> usize {
-        usize::from(self.index)
+    pub fn map(&self) -> Option<MapId> {
+        match self.kind() {
+            ReferenceKind::Map(map) | ReferenceKind::MapValue(map) => Some(map),
+            ReferenceKind::ExternLoad(_) | ReferenceKind::ExternCall(_) => None,
+        }
     }
 }
 
@@ -68,7 +70,7 @@ impl Reference {
 pub(super) struct UsedMaps(heapless::Vec<u16, MAX_USED_MAPS>);
 
 impl UsedMaps {
-    /// The number of the first map that is asked for; those that were found before are looked at first.
+    /// The index of the first map that is asked for; those that were found before are looked at first.
     #[inline(never)]
     fn find(&mut self, maps: &[Map], wanted: Wanted) -> Result<Option<u16>, LinkCause> {
         let is_it = |map: &Map| match wanted {
@@ -112,7 +114,7 @@ impl<'l> Linker<'l> {
         let mut used = UsedMaps::default();
         let mut references = scratch.grow::<Reference>(Part::References);
         for place in placements {
-            let code = self.code(to_usize(place.function));
+            let code = self.code(place.function.index());
             for rel in code.rels(self) {
                 let insn_idx = code.insn_idx(rel.offset);
                 let symbol = self.symbol(&code, insn_idx, rel)?;
@@ -121,7 +123,7 @@ impl<'l> Linker<'l> {
                 let applied =
                     self.apply_reference(pair, &symbol, &mut used).map_err(|cause| code.error(insn_idx, cause))?;
                 if let Some((kind, index)) = applied {
-                    let reference = Reference { insn_idx: slot, index, kind: kind.number() };
+                    let reference = Reference { insn_idx: slot, index, kind };
                     references.push(reference).map_err(code.arena())?;
                 }
             }
@@ -129,12 +131,13 @@ impl<'l> Linker<'l> {
         Ok(references.finish().map_err(self.code(0).arena())?)
     }
 
+    /// The kind of the reference that a relocation becomes, and the index of the map or extern.
     pub(super) fn apply_reference(
         &self,
         insns: &mut [Insn],
         symbol: &Symbol<'_>,
         used: &mut UsedMaps,
-    ) -> Result<Option<(ReferenceKind, u16)>, LinkCause> {
+    ) -> Result<Option<(u16, u16)>, LinkCause> {
         let endian = self.object.endian();
         let (first, rest) = insns.split_first_mut().ok_or(LinkCause::BadLdImm64)?;
         if first.is_call() {
@@ -144,7 +147,7 @@ impl<'l> Linker<'l> {
             let (index, _) = self.find_extern(symbol)?;
             first.set_src_reg(pseudo::KFUNC_CALL, endian);
             first.set_imm(0, endian);
-            return Ok(Some((ReferenceKind::ExternCall, index)));
+            return Ok(Some((EXTERN_CALL, index)));
         }
         if !first.is_ld_imm64() {
             return Err(LinkCause::UnsupportedInsn { code: first.code });
@@ -157,13 +160,13 @@ impl<'l> Linker<'l> {
             }
             second.set_imm(0, endian);
             if ext.kind() != ExternKind::Kconfig {
-                return Ok(Some((ReferenceKind::ExternLoad, index)));
+                return Ok(Some((EXTERN_LOAD, index)));
             }
             first.set_src_reg(pseudo::MAP_VALUE, endian);
             second.set_imm(ext.data_range().0.cast_signed(), endian);
             let map = used.find(self.declared.maps, Wanted::Kconfig)?;
             let map = map.ok_or(LinkCause::NoMap { symbol: symbol.index })?;
-            return Ok(Some((ReferenceKind::MapValue, map)));
+            return Ok(Some((MAP_VALUE, map)));
         }
         let section = symbol.section.ok_or(LinkCause::UndefinedSymbol { symbol: symbol.index })?;
         if self.declared.code.binary_search_by_key(&section, CodeSection::section).is_ok() {
@@ -191,13 +194,13 @@ impl<'l> Linker<'l> {
         if !is_value {
             first.set_src_reg(pseudo::MAP_FD, endian);
             second.set_imm(0, endian);
-            return Ok(Some((ReferenceKind::Map, index)));
+            return Ok(Some((MAP, index)));
         }
         let size = self.object.elf().section(section).map_err(LinkCause::Object)?.size();
         let offset = u32::try_from(address).ok().filter(|_| address < size).ok_or(no_map)?;
         first.set_src_reg(pseudo::MAP_VALUE, endian);
         second.set_imm(offset.cast_signed(), endian);
-        Ok(Some((ReferenceKind::MapValue, index)))
+        Ok(Some((MAP_VALUE, index)))
     }
 
     pub(super) fn find_extern(&self, symbol: &Symbol<'_>) -> Result<(u16, &'l Extern), LinkCause> {

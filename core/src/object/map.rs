@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::Object;
+use super::{MapId, Object};
 use crate::btf::{TypeId, Types};
 use crate::numbers::to_usize;
 use crate::uapi::map_type;
@@ -177,10 +177,10 @@ impl Map {
         self.pinning = u8::from(pinning == Pinning::ByName);
     }
 
-    /// The number of the map that is the model of those in this one.
+    /// The map that is the model of those in this one.
     #[must_use]
-    pub fn inner(&self) -> Option<usize> {
-        usize::from(self.inner).checked_sub(1)
+    pub fn inner(&self) -> Option<MapId> {
+        u32::from(self.inner).checked_sub(1).map(MapId::new)
     }
 
     /// The section that it stands in.

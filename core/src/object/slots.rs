@@ -6,25 +6,26 @@ use elf::abi::SHT_REL;
 
 use super::elf::{Rel, Rels, Section, Symbol};
 use super::error::ObjectError;
-use super::{CodeSection, Declared, Function, Map, MapOrigin, Object};
+use super::{CodeSection, Declared, Function, Map, MapId, MapOrigin, Object, ProgramId};
 use crate::btf::Types;
 use crate::bytes::Bytes;
+use crate::numbers::to_u32;
 use crate::uapi::map_type;
 
 /// What fills a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotTarget {
-    /// The map of this index.
-    Map(usize),
-    /// The program that is the function of this index.
-    Program(usize),
+    /// This map.
+    Map(MapId),
+    /// This program.
+    Program(ProgramId),
 }
 
 /// A slot of a map that is filled from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The index of the map.
-    pub map: usize,
+    /// The map.
+    pub map: MapId,
     /// The index of the slot: the key.
     pub index: u32,
     /// What goes there.
@@ -78,8 +79,8 @@ impl<'buf> Declared<'buf> {
             map.origin() == MapOrigin::Btf && map.section() == section && map.section_offset() <= rel.offset
         };
         // The map in which the pointer lies is the last one that starts before it.
-        let holders = self.maps.iter().enumerate().filter(|(_, map)| before(map));
-        let (map_idx, map) = holders.max_by_key(|(_, map)| map.section_offset()).ok_or(bad)?;
+        let holders = self.maps_by_id().filter(|(_, map)| before(map));
+        let (map_id, map) = holders.max_by_key(|(_, map)| map.section_offset()).ok_or(bad)?;
         let definition = local.get(map.definition())?;
         let values = definition.members().last().ok_or(bad)?;
         if local.string(values.name_off)? != b"values" {
@@ -97,23 +98,23 @@ impl<'buf> Declared<'buf> {
                         && symbol.section == Some(map.section())
                         && map.section_offset() == address
                 };
-                SlotTarget::Map(self.maps.iter().position(is_it).ok_or(bad)?)
+                SlotTarget::Map(self.maps.iter().position(is_it).map(|index| MapId::new(to_u32(index))).ok_or(bad)?)
             }
             map_type::PROG_ARRAY => {
                 let function = self.function_of(symbol.section.ok_or(bad)?, address).ok_or(bad)?;
-                if !self.functions.get(function).is_some_and(Function::is_program) {
+                if !self.function(function).is_some_and(Function::is_program) {
                     return Err(bad);
                 }
                 SlotTarget::Program(function)
             }
             _ => return Err(bad),
         };
-        Ok(Slot { map: map_idx, index, target })
+        Ok(Slot { map: map_id, index, target })
     }
 
-    /// The index of the function that starts at byte `offset` of a section.
-    pub(crate) fn function_of(&self, section: u32, offset: u64) -> Option<usize> {
+    /// The function that starts at byte `offset` of a section.
+    pub(crate) fn function_of(&self, section: u32, offset: u64) -> Option<ProgramId> {
         let code = self.code.binary_search_by_key(&section, CodeSection::section).ok()?;
-        self.function_at(code, crate::insn::whole_slot_of(offset)?)
+        self.function_at(code, crate::insn::whole_slot_of(offset)?).map(|index| ProgramId::new(to_u32(index)))
     }
 }

@@ -1,15 +1,15 @@
 //! Global variables by name: where they lie in the maps of global data.
 
 use super::datasec::find_datasec;
-use super::{Declared, Map, MapOrigin, Object, ObjectError};
+use super::{Declared, MapId, MapOrigin, Object, ObjectError};
 use crate::btf::{Kind, TypeId, Types};
 use crate::uapi::linkage;
 
 /// A global variable, and its place in a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// The index of the map that its section is loaded as.
-    pub map: usize,
+    /// The map that its section is loaded as.
+    pub map: MapId,
     /// Where it starts in the map's only value, in bytes.
     pub byte_offset: u32,
     /// Bytes that it takes.
@@ -41,9 +41,8 @@ impl<'buf> Declared<'buf> {
         object: Object<'a>,
         local: Types<'a>,
     ) -> impl Iterator<Item = Result<(&'a [u8], Placed<'a>), ObjectError>> + use<'a, 'buf> {
-        let maps: &'buf [Map] = self.maps;
-        let of_data = maps.iter().enumerate().filter(|(_, map)| matches!(map.origin(), MapOrigin::Data(_)));
-        of_data.flat_map(move |(index, map)| {
+        let of_data = self.maps_by_id().filter(|(_, map)| matches!(map.origin(), MapOrigin::Data(_)));
+        of_data.flat_map(move |(id, map)| {
             let (datasec, error) = match find_datasec(&local, object.section_name(map.section())) {
                 Ok(datasec) => (datasec, None),
                 Err(error) => (None, Some(Err(error))),
@@ -55,7 +54,7 @@ impl<'buf> Declared<'buf> {
                     let is_global = var.kind() == Kind::Var && var.linkage() != linkage::STATIC;
                     let name = if is_global { local.string(var.name_off())? } else { b"" };
                     let placed = Placed {
-                        map: index,
+                        map: id,
                         section,
                         value_size,
                         byte_offset: place.byte_offset,
@@ -73,7 +72,7 @@ impl<'buf> Declared<'buf> {
 /// A global variable, as the BTF places it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed<'a> {
-    map: usize,
+    map: MapId,
     section: u32,
     value_size: u32,
     byte_offset: u32,

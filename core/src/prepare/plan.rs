@@ -3,16 +3,12 @@
 use super::needs::Needs;
 use crate::arena::{Arena, Part};
 use crate::btf::lookup::{Query, Questions};
-use crate::btf::{Btf, TypeId, Types};
-use crate::numbers::to_usize;
+use crate::btf::{Btf, Types};
 use crate::object::{Declared, Object, ObjectError};
 use crate::relo::OpenDecisions;
 
 use super::prepared::Prepared;
-use super::queries::{
-    OWNER_ATTACH, OWNER_EXTERN, OWNER_MASK, OWNER_STRUCT_OPS, OWNER_STRUCT_OPS_VALUE, Question, attach_query,
-    extern_query, struct_ops_queries, unanswered,
-};
+use super::queries::{Owner, Question, attach_query, extern_query, struct_ops_queries, unanswered};
 use super::search::Search;
 use super::{Options, PrepareError, kernel_error};
 
@@ -39,19 +35,19 @@ impl<'a> Plan<'a> {
         if let Some(local) = &local {
             decisions.ask(local, object.bytes(), object.strings_at(), |query| queries.push(query))?;
         }
-        for (index, function) in declared.programs() {
-            if let Some(query) = attach_query(object, &declared, index, function) {
+        for (program, function) in declared.programs() {
+            if let Some(query) = attach_query(object, &declared, program, function) {
                 queries.push(query)?;
             }
         }
-        for (index, ext) in (0u32..).zip(declared.externs) {
-            if let Some(query) = extern_query(object, index, ext) {
+        for (id, ext) in declared.externs_by_id() {
+            if let Some(query) = extern_query(object, id, ext) {
                 queries.push(query)?;
             }
         }
         if let Some(local) = &local {
-            for (index, map) in (0u32..).zip(declared.maps) {
-                for query in struct_ops_queries(object, local, index, map)?.into_iter().flatten() {
+            for (id, map) in declared.maps_by_id() {
+                for query in struct_ops_queries(object, local, id, map)?.into_iter().flatten() {
                     queries.push(query)?;
                 }
             }
@@ -97,12 +93,11 @@ impl<'a> Plan<'a> {
     #[must_use]
     pub fn first_question(&self) -> Option<Question> {
         let owner = self.queries.iter().map(Query::owner).min()?;
-        let index = to_usize(owner & !OWNER_MASK);
-        Some(match owner & OWNER_MASK {
-            OWNER_EXTERN => Question::Extern(index),
-            OWNER_ATTACH => Question::Attach(index),
-            OWNER_STRUCT_OPS | OWNER_STRUCT_OPS_VALUE => Question::StructOps(index),
-            _ => Question::Root(TypeId(owner)),
+        Some(match Owner::unpack(owner) {
+            Owner::Root(id) => Question::Root(id),
+            Owner::Attach(program) => Question::Attach(program),
+            Owner::Extern(id) => Question::Extern(id),
+            Owner::StructOps(map) | Owner::StructOpsValue(map) => Question::StructOps(map),
         })
     }
 

@@ -7,13 +7,13 @@ use crate::btf::{TypeId, Types};
 use crate::link::{LinkError, LinkedProgram, Linker};
 use crate::object::layout::Layout;
 use crate::object::section_name::AttachBtf;
-use crate::object::{CodeSection, Declared, Function, Map, MapOrigin, Object, ObjectError, Slot, Variable};
+use crate::object::{
+    CodeSection, Declared, ExternId, Function, Map, MapId, MapOrigin, Object, ObjectError, ProgramId, Slot, Variable,
+};
 use crate::relo::decision::{Decisions, VMLINUX};
 use crate::struct_ops::{StructOps, StructOpsError, Tables};
 
-use super::queries::{
-    InModule, OWNER_ATTACH, OWNER_EXTERN, OWNER_STRUCT_OPS, OWNER_STRUCT_OPS_VALUE, attach_btf, extern_is_compatible,
-};
+use super::queries::{InModule, Owner, attach_btf, extern_is_compatible};
 
 /// What an extern is in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,10 +121,10 @@ impl<'a> Prepared<'a> {
 
     /// The kernel type that a program is loaded for; [`AttachTarget::Missing`] where the kernel has none of the name.
     #[must_use]
-    pub fn attach_target(&self, index: usize) -> AttachTarget<'a> {
-        let Some(function) = self.declared.functions.get(index) else { return AttachTarget::None };
+    pub fn attach_target(&self, program: ProgramId) -> AttachTarget<'a> {
+        let Some(function) = self.declared.function(program) else { return AttachTarget::None };
         let Some(wanted) = attach_btf(&self.object, &self.declared, function) else { return AttachTarget::None };
-        let owner = u32::try_from(index).unwrap_or(u32::MAX) | OWNER_ATTACH;
+        let owner = Owner::Attach(program).pack();
         if let Some(found) = self.in_module(owner) {
             return AttachTarget::InModule { id: TypeId(found.id), module: found.module };
         }
@@ -151,8 +151,8 @@ impl<'a> Prepared<'a> {
     /// The kernel variable or function that an extern stands for. The first one of its name counts, and must be of a
     /// type compatible with the declared one.
     #[must_use]
-    pub fn extern_match(&self, index: usize) -> ExternMatch {
-        let owner = u32::try_from(index).unwrap_or(u32::MAX) | OWNER_EXTERN;
+    pub fn extern_match(&self, id: ExternId) -> ExternMatch {
+        let owner = Owner::Extern(id).pack();
         if let Some(found) = self.in_module(owner) {
             let (id, module) = (TypeId(found.id), found.module);
             return match found.is_incompatible {
@@ -160,8 +160,7 @@ impl<'a> Prepared<'a> {
                 _ => ExternMatch::Incompatible { id, module },
             };
         }
-        let (Some(answers), Some(local), Some(ext)) = (&self.answers, &self.local, self.declared.externs.get(index))
-        else {
+        let (Some(answers), Some(local), Some(ext)) = (&self.answers, &self.local, self.declared.external(id)) else {
             return ExternMatch::Missing;
         };
         match answers.of(owner).first() {
@@ -212,14 +211,11 @@ impl<'a> Prepared<'a> {
     ///
     /// # Errors
     /// [`StructOpsError`]
-    pub fn struct_ops(&self, map: usize) -> Result<StructOps, StructOpsError> {
+    pub fn struct_ops(&self, map: MapId) -> Result<StructOps, StructOpsError> {
         let tables = self.tables()?;
-        let of = |kind: u32| {
-            let owner = u32::try_from(map).unwrap_or(u32::MAX) | kind;
-            self.answers.and_then(|answers| answers.of(owner).first()).map(|found| found.id)
-        };
-        let type_id = of(OWNER_STRUCT_OPS).ok_or(StructOpsError::NoType)?;
-        tables.describe(type_id, of(OWNER_STRUCT_OPS_VALUE).ok_or(StructOpsError::NoValueType)?)
+        let of = |owner: Owner| self.answers.and_then(|answers| answers.of(owner.pack()).first()).map(|found| found.id);
+        let type_id = of(Owner::StructOps(map)).ok_or(StructOpsError::NoType)?;
+        tables.describe(type_id, of(Owner::StructOpsValue(map)).ok_or(StructOpsError::NoValueType)?)
     }
 
     /// Writes the table of a struct_ops map into `value`, of [`StructOps::value_size`] zero bytes, as the kernel lays it
@@ -230,27 +226,27 @@ impl<'a> Prepared<'a> {
     /// [`StructOpsError`]
     pub fn write_struct_ops(
         &self,
-        map: usize,
+        map: MapId,
         value: &mut [u8],
-        program: impl FnMut(&mut [u8], usize),
+        program: impl FnMut(&mut [u8], ProgramId),
     ) -> Result<(), StructOpsError> {
         let ops = self.struct_ops(map)?;
-        let declared = self.declared.maps.get(map).ok_or(StructOpsError::NoTable)?;
+        let declared = self.declared.map(map).ok_or(StructOpsError::NoTable)?;
         self.tables()?.write(declared, &ops, value, program)
     }
 
-    /// Checks the table of a struct_ops map against the kernel's struct. `each` is called with every program in it, given
-    /// by its function's index, and the index of the kernel's member that it is for.
+    /// Checks the table of a struct_ops map against the kernel's struct. `each` is called with every program in it
+    /// and the index of the kernel's member that it is for.
     ///
     /// # Errors
     /// [`StructOpsError`], that of `each` too.
     pub fn struct_ops_programs(
         &self,
-        map: usize,
-        each: impl FnMut(usize, u32) -> Result<(), StructOpsError>,
+        map: MapId,
+        each: impl FnMut(ProgramId, u32) -> Result<(), StructOpsError>,
     ) -> Result<StructOps, StructOpsError> {
         let ops = self.struct_ops(map)?;
-        let declared = self.declared.maps.get(map).ok_or(StructOpsError::NoTable)?;
+        let declared = self.declared.map(map).ok_or(StructOpsError::NoTable)?;
         self.tables()?.programs(declared, &ops, each)?;
         Ok(ops)
     }
@@ -262,18 +258,18 @@ impl<'a> Prepared<'a> {
     /// [`StructOpsError`]
     pub fn struct_ops_member(
         &self,
-        function: usize,
-        counts: impl Fn(usize) -> bool,
+        function: ProgramId,
+        counts: impl Fn(MapId) -> bool,
     ) -> Result<Option<(TypeId, u32)>, StructOpsError> {
         self.tables()?.member_of(function, counts, |map| self.struct_ops(map))
     }
 
-    /// Whether a struct_ops map has the program that is function `function`.
+    /// Whether a struct_ops map has a program.
     ///
     /// # Errors
     /// [`StructOpsError::Object`] where the map's relocations cannot be read.
-    pub fn table_has(&self, map: usize, function: usize) -> Result<bool, StructOpsError> {
-        match self.declared.maps.get(map).filter(|map| map.origin() == MapOrigin::StructOps) {
+    pub fn table_has(&self, map: MapId, function: ProgramId) -> Result<bool, StructOpsError> {
+        match self.declared.map(map).filter(|map| map.origin() == MapOrigin::StructOps) {
             Some(map) => crate::struct_ops::has(&self.object, &self.declared, map, function),
             None => Ok(false),
         }
@@ -284,20 +280,25 @@ impl<'a> Prepared<'a> {
         Ok(Tables { object: &self.object, declared: &self.declared, local, kernel: answers.types() })
     }
 
-    /// Links the program that is function `function`. All of it lies in `scratch`, and is gone when that is.
+    /// Links a program. All of it lies in `scratch`, and is gone when that is.
     ///
     /// # Errors
     /// [`LinkError`]
-    pub fn program<'s>(&self, function: usize, scratch: &mut Arena<'s>) -> Result<LinkedProgram<'s>, LinkError> {
-        self.linker().link(function, scratch)
+    pub fn program<'s>(&self, program: ProgramId, scratch: &mut Arena<'s>) -> Result<LinkedProgram<'s>, LinkError> {
+        self.linker().link(program, scratch)
     }
 
-    /// Calls `each` with the index of every map that the program refers to, itself or through what it calls.
+    /// Calls `each` with every map that the program refers to, itself or through what it calls.
     ///
     /// # Errors
     /// [`LinkError`]
-    pub fn maps_of(&self, function: usize, scratch: &mut Arena<'_>, each: impl FnMut(usize)) -> Result<(), LinkError> {
-        self.linker().maps_of(function, scratch, each)
+    pub fn maps_of(
+        &self,
+        program: ProgramId,
+        scratch: &mut Arena<'_>,
+        each: impl FnMut(MapId),
+    ) -> Result<(), LinkError> {
+        self.linker().maps_of(program, scratch, each)
     }
 
     /// The object's BTF as a kernel of these features takes it; `None` where the object has none. A copy in `scratch`,

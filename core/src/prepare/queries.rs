@@ -6,25 +6,61 @@ use crate::arena::{Arena, Part};
 use crate::btf::lookup::{Answers, Prefix, Query};
 use crate::btf::strings::essential_len;
 use crate::btf::{Kind, TypeId, Types};
-use crate::numbers::to_u32;
 use crate::object::section_name::{self, AttachBtf};
-use crate::object::{Declared, Extern, ExternKind, Function, Map, MapOrigin, Object, ObjectError};
+use crate::object::{
+    Declared, Extern, ExternId, ExternKind, Function, Map, MapId, MapOrigin, Object, ObjectError, ProgramId,
+};
 use crate::relo::compat::{Pair, types_are_compat};
 use crate::relo::decision::VMLINUX;
 
 use super::PrepareError;
 
-/// Who asks, in the owner of a query: a local root type by its id, or one of these and a number.
-pub(super) const OWNER_ATTACH: u32 = 0x4000_0000;
+/// Who asks a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// The relocations of this local root type.
+    Root(TypeId),
+    /// A program, for its target.
+    Attach(ProgramId),
+    /// An extern.
+    Extern(ExternId),
+    /// A struct_ops map, for the kernel's struct.
+    StructOps(MapId),
+    /// A struct_ops map, for what the kernel wraps around that struct.
+    StructOpsValue(MapId),
+}
 
-pub(super) const OWNER_EXTERN: u32 = 0x8000_0000;
+const ATTACH: u32 = 0x4000_0000;
+const EXTERN: u32 = 0x8000_0000;
+const STRUCT_OPS: u32 = 0xa000_0000;
+const STRUCT_OPS_VALUE: u32 = 0xc000_0000;
+const TAG: u32 = 0xe000_0000;
 
-/// The struct of a struct_ops map, and what the kernel wraps around it.
-pub(super) const OWNER_STRUCT_OPS: u32 = 0xa000_0000;
+impl Owner {
+    /// As a query has it: a root type by its id alone, which sorts first; the others under a tag in the upper bits, which
+    /// neither ids (an object has fewer than 2^29 types) nor indexes reach.
+    pub(super) const fn pack(self) -> u32 {
+        match self {
+            Self::Root(id) => id.0,
+            Self::Attach(program) => ATTACH | program.get(),
+            Self::Extern(ext) => EXTERN | ext.get(),
+            Self::StructOps(map) => STRUCT_OPS | map.get(),
+            Self::StructOpsValue(map) => STRUCT_OPS_VALUE | map.get(),
+        }
+    }
 
-pub(super) const OWNER_STRUCT_OPS_VALUE: u32 = 0xc000_0000;
-
-pub(super) const OWNER_MASK: u32 = 0xe000_0000;
+    /// Who packed so.
+    pub(super) const fn unpack(owner: u32) -> Self {
+        let index = owner & !TAG;
+        match owner & TAG {
+            ATTACH => Self::Attach(ProgramId::new(index)),
+            EXTERN => Self::Extern(ExternId::new(index)),
+            STRUCT_OPS => Self::StructOps(MapId::new(index)),
+            STRUCT_OPS_VALUE => Self::StructOpsValue(MapId::new(index)),
+            _ => Self::Root(TypeId(owner)),
+        }
+    }
+}
 
 /// What answers the question of a program or an extern that vmlinux does not answer, and in which module.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -42,12 +78,12 @@ pub(super) struct InModule {
 pub enum Question {
     /// Relocations with this local root type.
     Root(TypeId),
-    /// The target of this function.
-    Attach(usize),
+    /// The target of this program.
+    Attach(ProgramId),
     /// This extern.
-    Extern(usize),
+    Extern(ExternId),
     /// The type of this struct_ops map.
-    StructOps(usize),
+    StructOps(MapId),
 }
 
 /// Room for what modules may answer: the questions of programs and externs that vmlinux leaves open.
@@ -59,17 +95,17 @@ pub(super) fn unanswered<'a>(
 ) -> Result<&'a mut [InModule], PrepareError> {
     let mut open = arena.grow::<InModule>(Part::Candidates);
     let entry = |owner: u32| InModule { owner, id: 0, module: VMLINUX, is_incompatible: 0 };
-    for (index, function) in declared.programs() {
-        let owner = OWNER_ATTACH | to_u32(index);
+    for (program, function) in declared.programs() {
+        let owner = Owner::Attach(program).pack();
         let Some(wanted) = attach_btf(object, declared, function) else { continue };
         let is_answered = !answers.of(owner).is_empty();
         if wanted.module.map_or(!is_answered, |module| module != b"vmlinux") {
             open.push(entry(owner))?;
         }
     }
-    for (index, ext) in (0u32..).zip(declared.externs) {
-        let owner = OWNER_EXTERN | index;
-        if extern_query(object, index, ext).is_some() && answers.of(owner).is_empty() {
+    for (id, ext) in declared.externs_by_id() {
+        let owner = Owner::Extern(id).pack();
+        if extern_query(object, id, ext).is_some() && answers.of(owner).is_empty() {
             open.push(entry(owner))?;
         }
     }
@@ -80,7 +116,7 @@ pub(super) fn unanswered<'a>(
 pub(super) fn struct_ops_queries(
     object: &Object<'_>,
     local: &Types<'_>,
-    index: u32,
+    id: MapId,
     map: &Map,
 ) -> Result<[Option<Query>; 2], PrepareError> {
     if map.origin() != MapOrigin::StructOps {
@@ -88,11 +124,11 @@ pub(super) fn struct_ops_queries(
     }
     let read = || local.name(&local.get(map.definition())?);
     let name = read().map_err(|error| PrepareError::from(ObjectError::from(error)))?;
-    let ask = |prefix: Prefix, owner: u32| {
+    let ask = |prefix: Prefix, owner: Owner| {
         let name_at = object.offset_in_file(name);
-        Query::new(object.bytes(), name_at, essential_len(name), Kind::Struct, prefix, owner | index)
+        Query::new(object.bytes(), name_at, essential_len(name), Kind::Struct, prefix, owner.pack())
     };
-    Ok([ask(Prefix::Exact, OWNER_STRUCT_OPS), ask(Prefix::StructOps, OWNER_STRUCT_OPS_VALUE)])
+    Ok([ask(Prefix::Exact, Owner::StructOps(id)), ask(Prefix::StructOps, Owner::StructOpsValue(id))])
 }
 
 /// Whether what an extern is declared as goes with what the kernel has (libbpf: `bpf_object__resolve_ksym_var_btf_id`,
@@ -114,12 +150,11 @@ pub(super) fn extern_is_compatible(local: &Types<'_>, ext: &Extern, target: &Typ
 pub(super) fn attach_query(
     object: &Object<'_>,
     declared: &Declared<'_>,
-    index: usize,
+    program: ProgramId,
     function: &Function,
 ) -> Option<Query> {
     let AttachBtf { name, prefix, kind, .. } = attach_btf(object, declared, function)?;
-    let owner = OWNER_ATTACH | u32::try_from(index).ok()?;
-    Query::new(object.bytes(), object.offset_in_file(name), name.len(), kind, prefix, owner)
+    Query::new(object.bytes(), object.offset_in_file(name), name.len(), kind, prefix, Owner::Attach(program).pack())
 }
 
 pub(super) fn attach_btf<'o>(
@@ -132,7 +167,7 @@ pub(super) fn attach_btf<'o>(
     section_name::parse(name)?.attach_btf
 }
 
-pub(super) fn extern_query(object: &Object<'_>, index: u32, ext: &Extern) -> Option<Query> {
+pub(super) fn extern_query(object: &Object<'_>, id: ExternId, ext: &Extern) -> Option<Query> {
     let kind = match ext.kind() {
         ExternKind::TypedKsym => Kind::Var,
         ExternKind::Kfunc => Kind::Func,
@@ -140,5 +175,26 @@ pub(super) fn extern_query(object: &Object<'_>, index: u32, ext: &Extern) -> Opt
     };
     let name = object.symbol_name(ext.symbol());
     let name_at = object.offset_in_file(name);
-    Query::new(object.bytes(), name_at, essential_len(name), kind, Prefix::Exact, OWNER_EXTERN | index)
+    Query::new(object.bytes(), name_at, essential_len(name), kind, Prefix::Exact, Owner::Extern(id).pack())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_is_unpacked_as_it_was_packed() {
+        let most = !TAG;
+        for index in [0, 1, 7, 0xffff, most] {
+            for owner in [
+                Owner::Root(TypeId(index)),
+                Owner::Attach(ProgramId::new(index)),
+                Owner::Extern(ExternId::new(index)),
+                Owner::StructOps(MapId::new(index)),
+                Owner::StructOpsValue(MapId::new(index)),
+            ] {
+                assert_eq!(Owner::unpack(owner.pack()), owner);
+            }
+        }
+    }
 }

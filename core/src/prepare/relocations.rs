@@ -2,7 +2,8 @@
 
 use crate::btf::ext::CoreRelo;
 use crate::insn::{Insn, slot_of};
-use crate::object::{CodeSection, Function};
+use crate::numbers::to_u32;
+use crate::object::{CodeSection, Function, ProgramId};
 use crate::relo::decision::{Decision, Verdict};
 use crate::relo::patch::{PatchError, Patched, patch_insn};
 
@@ -42,7 +43,7 @@ impl<'a> Prepared<'a> {
         });
         let start = function.and_then(|index| functions.get(index)).map_or(0, Function::insn_start);
         Some(Relocation {
-            function,
+            function: function.map(|index| ProgramId::new(to_u32(index))),
             section: section.section(),
             relo_idx,
             insn_idx: slot.wrapping_sub(start),
@@ -70,8 +71,8 @@ pub enum RelocationError {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug)]
 pub struct Relocation<'p> {
-    /// The index of the function that it is in.
-    pub function: Option<usize>,
+    /// The function that it is in.
+    pub function: Option<ProgramId>,
     /// The section.
     pub section: u32,
     /// Its index among the records of the section.

@@ -5,13 +5,12 @@ use crate::btf::lookup::{Answers, Query, Questions};
 use crate::btf::split::rebase;
 use crate::btf::{Btf, TypeId, Types};
 use crate::bytes::Endian;
-use crate::numbers::to_usize;
 use crate::object::{Declared, Object};
 use crate::relo::OpenDecisions;
 use crate::relo::decision::VMLINUX;
 
 use super::prepared::Prepared;
-use super::queries::{InModule, OWNER_EXTERN, OWNER_MASK, extern_is_compatible};
+use super::queries::{InModule, Owner, extern_is_compatible};
 use super::{Options, PrepareError, kernel_error};
 
 /// An object whose vmlinux was searched, and whose modules may be.
@@ -97,8 +96,8 @@ impl<'a> Search<'a> {
             decisions.resolve_module(local, answers, module);
             for open in in_modules.iter_mut().filter(|open| open.module == VMLINUX) {
                 let Some(found) = answers.of(open.owner).first() else { continue };
-                if open.owner & OWNER_MASK == OWNER_EXTERN {
-                    let ext = declared.externs.get(to_usize(open.owner & !OWNER_MASK));
+                if let Owner::Extern(id) = Owner::unpack(open.owner) {
+                    let ext = declared.external(id);
                     let fits = ext.is_some_and(|ext| extern_is_compatible(local, ext, answers.types(), found.id));
                     open.is_incompatible = u16::from(!fits);
                 }

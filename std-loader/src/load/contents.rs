@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 
 use corelo_core::arena::{Arena, Part};
-use corelo_core::object::{Map, MapOrigin, SlotTarget};
+use corelo_core::object::{Map, MapId, MapOrigin, ProgramId, SlotTarget};
 use corelo_core::prepare::Prepared;
 use corelo_core::uapi::{BPF_F_RDONLY_PROG, map_type};
 use zerocopy::IntoBytes;
@@ -20,7 +20,7 @@ use crate::sys::{Errno, bpf, page_size};
 /// Empty for what starts as zeros.
 pub(super) fn contents<'s, 'a: 's>(
     prepared: &Prepared<'a>,
-    number: usize,
+    id: MapId,
     map: &Map,
     options: &LoadOptions<'_>,
     scratch: &mut Arena<'s>,
@@ -31,7 +31,7 @@ pub(super) fn contents<'s, 'a: 's>(
             let Change::Value(bytes) = setting.change else { return None };
             // Checked before: there is such a variable.
             let variable = prepared.variable(setting.name.as_bytes()).ok().flatten()?;
-            (variable.map == number).then_some((variable, bytes))
+            (variable.map == id).then_some((variable, bytes))
         })
     };
     if placed().next().is_none() {
@@ -54,18 +54,18 @@ pub(super) fn contents<'s, 'a: 's>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmptySlot {
     /// The map's index.
-    pub map: usize,
+    pub map: MapId,
     /// The slot in it.
     pub index: u32,
     /// The program's index as a function.
-    pub program: usize,
+    pub program: ProgramId,
 }
 
 impl<'a> Collection<'a> {
     /// Writes the first contents of global data and arenas, and freezes what programs only read.
     pub(super) fn fill<'s>(
         &mut self,
-        number: usize,
+        id: MapId,
         map: &Map,
         options: &LoadOptions<'_>,
         scratch: &mut Arena<'s>,
@@ -73,20 +73,20 @@ impl<'a> Collection<'a> {
     where
         'a: 's,
     {
-        let failed = |errno: Errno| LoadError::MapFill { map: number, errno };
+        let failed = |errno: Errno| LoadError::MapFill { map: id, errno };
         let data = match map.origin() {
-            MapOrigin::Data(_) => contents(&self.prepared, number, map, options, scratch)?,
+            MapOrigin::Data(_) => contents(&self.prepared, id, map, options, scratch)?,
             MapOrigin::Kconfig => {
                 let data = scratch.slice::<u8>(map.value_size as usize, Part::MapData)?;
                 write_kconfig(&self.prepared, data, options.memlock).map_err(extern_error)?;
                 data
             }
             _ if map.map_type == map_type::ARENA => {
-                return self.map_arena(number, map, options.memlock).map_err(failed);
+                return self.map_arena(id, map, options.memlock).map_err(failed);
             }
             _ => return Ok(()),
         };
-        let Some(fd) = self.maps.get(number) else { return Ok(()) };
+        let Some(fd) = self.map_fd(id) else { return Ok(()) };
         if !data.is_empty() {
             bpf::update_array(fd, data, map.value_size).map_err(failed)?;
         }
@@ -103,8 +103,8 @@ impl<'a> Collection<'a> {
     /// An arena's addresses are those of its first mapping, so programs load only after that. Its variables are at its
     /// end, so that address 0 of it is none of them, where the kernel can load such addresses; else at its start, which
     /// every kernel can, also one that cannot be asked (libbpf: `bpf_object__relocate`).
-    fn map_arena(&mut self, number: usize, map: &Map, memlock: Memlock) -> Result<(), Errno> {
-        let Some(fd) = self.maps.get(number) else { return Ok(()) };
+    fn map_arena(&mut self, id: MapId, map: &Map, memlock: Memlock) -> Result<(), Errno> {
+        let Some(fd) = self.map_fd(id) else { return Ok(()) };
         let data = map.initial_data(self.prepared.object());
         let len = (map.max_entries as usize).checked_mul(page_size()).ok_or(Errno::E2BIG)?;
         let at_end = len.checked_sub(data.len().next_multiple_of(page_size())).ok_or(Errno::E2BIG)?;
@@ -121,8 +121,8 @@ impl<'a> Collection<'a> {
     pub(super) fn fill_map_slots(&self) -> Result<(), LoadError> {
         for slot in self.prepared.slots() {
             let slot = slot.map_err(|error| LoadError::Prepare(error.into()))?;
-            let (SlotTarget::Map(inner), Some(_)) = (slot.target, self.maps.get(slot.map)) else { continue };
-            self.fill_slot(slot.map, slot.index, self.maps.get(inner).map(|fd| fd.as_raw_fd()))?;
+            let (SlotTarget::Map(inner), Some(_)) = (slot.target, self.map_fd(slot.map)) else { continue };
+            self.fill_slot(slot.map, slot.index, self.map_fd(inner).map(|fd| fd.as_raw_fd()))?;
         }
         Ok(())
     }
@@ -133,7 +133,7 @@ impl<'a> Collection<'a> {
         for slot in self.prepared.slots() {
             let slot = slot.map_err(|error| LoadError::Prepare(error.into()))?;
             let SlotTarget::Program(program) = slot.target else { continue };
-            let (Some(fd), Some(_)) = (self.programs.get(program), self.maps.get(slot.map)) else { continue };
+            let (Some(fd), Some(_)) = (self.program_fd(program), self.map_fd(slot.map)) else { continue };
             self.fill_slot(slot.map, slot.index, Some(fd.as_raw_fd()))?;
         }
         Ok(())
@@ -144,15 +144,15 @@ impl<'a> Collection<'a> {
     pub fn empty_slots(&self) -> impl Iterator<Item = EmptySlot> {
         self.prepared.slots().map_while(Result::ok).filter_map(|slot| {
             let SlotTarget::Program(program) = slot.target else { return None };
-            self.maps.get(slot.map)?;
+            self.map_fd(slot.map)?;
             let empty = EmptySlot { map: slot.map, index: slot.index, program };
-            self.programs.get(program).is_none().then_some(empty)
+            self.program_fd(program).is_none().then_some(empty)
         })
     }
 
-    fn fill_slot(&self, map: usize, index: u32, fd: Option<i32>) -> Result<(), LoadError> {
+    fn fill_slot(&self, map: MapId, index: u32, fd: Option<i32>) -> Result<(), LoadError> {
         let failed = |errno: Errno| LoadError::Slot { map, index, errno };
-        let holder = self.maps.get(map).ok_or(failed(Errno::ENOENT))?;
+        let holder = self.map_fd(map).ok_or(failed(Errno::ENOENT))?;
         let holder = crate::sys::fd_table::MapRef::new(holder).map_err(failed)?;
         let fd = fd.ok_or(failed(Errno::ENOENT))?;
         holder.update(index.as_bytes(), fd.as_bytes(), 0).map_err(failed)

@@ -5,6 +5,7 @@ use core::fmt;
 use corelo_core::arena::ArenaFull;
 use corelo_core::btf::sanitize::SanitizeError;
 use corelo_core::link::{LinkCause, LinkError};
+use corelo_core::object::{ExternId, MapId, ProgramId};
 use corelo_core::prepare::PrepareError;
 use corelo_core::struct_ops::StructOpsError;
 
@@ -33,35 +34,35 @@ pub enum LoadError {
     /// The kernel refuses a map.
     MapCreate {
         /// The map.
-        map: usize,
+        map: MapId,
         /// Its answer.
         errno: Errno,
     },
     /// How many CPUs there may be, which the size of a map depends on, cannot be read.
     Cpus {
         /// The map.
-        map: usize,
+        map: MapId,
         /// Why.
         errno: Errno,
     },
     /// A map could not be pinned, or the one that is pinned is another.
     Pin {
         /// The map.
-        map: usize,
+        map: MapId,
         /// Why.
         error: PinError,
     },
     /// The first contents of a map could not be written, or the map not be frozen.
     MapFill {
         /// The map.
-        map: usize,
+        map: MapId,
         /// The kernel's answer.
         errno: Errno,
     },
     /// A slot of a map cannot be filled with what its definition says.
     Slot {
         /// The map.
-        map: usize,
+        map: MapId,
         /// The slot.
         index: u32,
         /// The kernel's answer; ENOENT where what goes there was not created.
@@ -70,7 +71,7 @@ pub enum LoadError {
     /// A struct_ops table does not fit the kernel.
     StructOps {
         /// The map.
-        map: usize,
+        map: MapId,
         /// Why.
         error: StructOpsError,
     },
@@ -85,55 +86,55 @@ pub enum LoadError {
     /// The BTF of a module that a program is loaded for cannot be had.
     ModuleBtf {
         /// The function.
-        function: usize,
+        function: ProgramId,
         /// The kernel's answer.
         errno: Errno,
     },
     /// The program that a program is to replace a function of cannot be asked for its functions.
     ReplacedBtf {
         /// The function.
-        function: usize,
+        function: ProgramId,
         /// The kernel's answer.
         errno: Errno,
     },
     /// An extern has no value.
     Extern {
         /// The extern.
-        number: usize,
+        id: ExternId,
         /// Why.
         error: ExternError,
     },
     /// A program could not be linked.
     Link {
         /// The function.
-        function: usize,
+        function: ProgramId,
         /// Why.
         error: LinkError,
     },
     /// A program's section says of no program type what it is.
     UnknownSection {
         /// The function.
-        function: usize,
+        function: ProgramId,
     },
     /// A program's section names no function, tracepoint or hook, and its type is loaded for one.
     NoTarget {
         /// The function.
-        function: usize,
+        function: ProgramId,
     },
     /// A `freplace` program, and nobody said which program it is to replace a function of.
     NoReplaced {
         /// The function.
-        function: usize,
+        function: ProgramId,
     },
     /// The kernel lacks what a program is to be attached to.
     MissingTarget {
         /// The function.
-        function: usize,
+        function: ProgramId,
     },
     /// The kernel refuses a program.
     Program {
         /// The function.
-        function: usize,
+        function: ProgramId,
         /// Its answer; the verifier's log is in the caller's buffer.
         failure: LoadFailure,
     },
@@ -178,7 +179,7 @@ impl fmt::Display for LoadError {
             Self::ReplacedBtf { function, errno } => {
                 write!(f, "function #{function}: the BTF of the program that it replaces cannot be had: {errno}")
             }
-            Self::Extern { number, error } => write!(f, "extern #{number}: {error}"),
+            Self::Extern { id, error } => write!(f, "extern #{id}: {error}"),
             Self::Link { error, .. } => error.fmt(f),
             Self::UnknownSection { function } => {
                 write!(f, "function #{function}: its section is not that of any program type")
@@ -229,14 +230,14 @@ pub(super) fn btf_error(error: SanitizeError) -> LoadError {
     }
 }
 
-pub(super) fn extern_error((number, error): (usize, ExternError)) -> LoadError {
+pub(super) fn extern_error((id, error): (ExternId, ExternError)) -> LoadError {
     match error {
         ExternError::Arena(full) => LoadError::Arena(full),
-        error => LoadError::Extern { number, error },
+        error => LoadError::Extern { id, error },
     }
 }
 
-pub(super) fn link_error(function: usize, error: LinkError) -> LoadError {
+pub(super) fn link_error(function: ProgramId, error: LinkError) -> LoadError {
     match error.cause {
         LinkCause::Arena(full) => LoadError::Arena(full),
         _ => LoadError::Link { function, error },

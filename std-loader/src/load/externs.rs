@@ -7,7 +7,7 @@ use core::fmt;
 
 use corelo_core::arena::{Arena, ArenaFull, Part};
 use corelo_core::btf::TypeId;
-use corelo_core::object::{Extern, ExternKind};
+use corelo_core::object::{Extern, ExternId, ExternKind};
 use corelo_core::prepare::{ExternMatch, Prepared};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -55,8 +55,8 @@ impl fmt::Display for ExternError {
 
 impl core::error::Error for ExternError {}
 
-/// An error, and the number of the extern that it is about.
-type Failed = (usize, ExternError);
+/// An error, and the extern that it is about.
+type Failed = (ExternId, ExternError);
 
 /// What one extern is in the running kernel.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -94,7 +94,7 @@ impl ExternValue {
     }
 }
 
-/// What all externs of an object are, by their numbers.
+/// What all externs of an object are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Externs<'a> {
     values: &'a [ExternValue],
@@ -103,14 +103,14 @@ pub struct Externs<'a> {
 impl<'a> Externs<'a> {
     /// The value of an extern.
     #[must_use]
-    pub fn get(&self, number: usize) -> Option<&'a ExternValue> {
-        self.values.get(number)
+    pub fn get(&self, id: ExternId) -> Option<&'a ExternValue> {
+        self.values.get(id.index())
     }
 
     /// Finds every extern but configuration values in the running kernel.
     ///
     /// # Errors
-    /// The number of the extern, and why it has no value.
+    /// The extern, and why it has no value.
     pub(crate) fn resolve(
         prepared: &Prepared<'a>,
         open_module: &mut dyn FnMut(u16) -> Result<(), Errno>,
@@ -118,27 +118,27 @@ impl<'a> Externs<'a> {
     ) -> Result<Self, Failed> {
         let externs = prepared.declared().externs();
         let values = allocate(externs.len(), arena).map_err(no_room)?;
-        for (number, (value, ext)) in values.iter_mut().zip(externs).enumerate() {
+        for ((id, ext), value) in prepared.declared().externs_by_id().zip(&mut *values) {
             if !matches!(ext.kind(), ExternKind::TypedKsym | ExternKind::Kfunc) {
                 continue;
             }
-            let error = match prepared.extern_match(number) {
-                ExternMatch::Found { id, module } => match open_module(module) {
+            let error = match prepared.extern_match(id) {
+                ExternMatch::Found { id: found, module } => match open_module(module) {
                     Ok(()) => {
-                        *value = ExternValue::of_type(id, module);
+                        *value = ExternValue::of_type(found, module);
                         continue;
                     }
                     Err(errno) => ExternError::ModuleBtf(errno),
                 },
                 ExternMatch::Missing => ExternError::Missing,
                 // As libbpf has it, a weak variable is refused for it and a weak function is taken as absent.
-                ExternMatch::Incompatible { id, .. } if ext.kind() == ExternKind::TypedKsym => {
-                    return Err((number, ExternError::OtherType(id)));
+                ExternMatch::Incompatible { id: found, .. } if ext.kind() == ExternKind::TypedKsym => {
+                    return Err((id, ExternError::OtherType(found)));
                 }
-                ExternMatch::Incompatible { id, .. } => ExternError::OtherType(id),
+                ExternMatch::Incompatible { id: found, .. } => ExternError::OtherType(found),
             };
             if !ext.is_weak() {
-                return Err((number, error));
+                return Err((id, error));
             }
         }
         resolve_addresses(prepared, values, &mut arena.scratch())?;
@@ -159,8 +159,13 @@ fn allocate<'a>(count: usize, arena: &mut Arena<'a>) -> Result<&'a mut [ExternVa
     arena.slice::<ExternValue>(count, Part::Externs)
 }
 
+/// The extern of an index; there are fewer than 2^16.
+fn nth(index: usize) -> ExternId {
+    ExternId::new(index as u32)
+}
+
 fn no_room(full: ArenaFull) -> Failed {
-    (0, ExternError::Arena(full))
+    (ExternId::default(), ExternError::Arena(full))
 }
 
 /// Finds the addresses of all untyped symbols in one pass over /proc/kallsyms, which is not opened for none.
@@ -180,15 +185,15 @@ fn resolve_addresses(
         prepared.object().symbol_name(symbol)
     };
     let found = scratch.slice::<Found>(count, Part::Externs).map_err(no_room)?;
-    kallsyms::lookup_by(found, name).map_err(|error| (first, ExternError::Kallsyms(error)))?;
+    kallsyms::lookup_by(found, name).map_err(|error| (nth(first), ExternError::Kallsyms(error)))?;
     for (index, found) in found.iter().enumerate() {
-        let number = first + index;
-        let (Some(value), Some(ext)) = (values.get_mut(number), externs.get(number)) else { continue };
+        let id = nth(first + index);
+        let (Some(value), Some(ext)) = (values.get_mut(id.index()), externs.get(id.index())) else { continue };
         match found.address() {
             Address::At(address) => (value.address, value.is_found) = (address, 1),
             Address::Missing if ext.is_weak() => {}
-            Address::Missing => return Err((number, ExternError::Missing)),
-            Address::Ambiguous(first, second) => return Err((number, ExternError::Ambiguous(first, second))),
+            Address::Missing => return Err((id, ExternError::Missing)),
+            Address::Ambiguous(first, second) => return Err((id, ExternError::Ambiguous(first, second))),
         }
     }
     Ok(())
@@ -198,7 +203,7 @@ fn resolve_addresses(
 pub(crate) fn write_kconfig(prepared: &Prepared<'_>, data: &mut [u8], memlock: Memlock) -> Result<(), Failed> {
     let mut view = KconfigView { prepared, data };
     kconfig::fill(&mut view, &Features::new(memlock))
-        .map_err(|error| (error.index().unwrap_or(0), ExternError::Kconfig(error)))
+        .map_err(|error| (error.index().map_or(ExternId::default(), nth), ExternError::Kconfig(error)))
 }
 
 /// The configuration values among an object's externs: they are the first ones.
@@ -214,7 +219,7 @@ impl kconfig::Externs for KconfigView<'_, '_> {
     }
 
     fn wanted(&self, index: usize) -> Wanted<'_> {
-        let Some(ext) = self.prepared.declared().externs().get(index) else {
+        let Some(ext) = self.prepared.declared().external(nth(index)) else {
             return Wanted { name: b"", ty: None, is_weak: false };
         };
         let ty = self.prepared.local().and_then(|local| {
@@ -225,7 +230,7 @@ impl kconfig::Externs for KconfigView<'_, '_> {
     }
 
     fn value(&mut self, index: usize) -> &mut [u8] {
-        let (start, len) = self.prepared.declared().externs().get(index).map_or((0, 0), Extern::data_range);
+        let (start, len) = self.prepared.declared().external(nth(index)).map_or((0, 0), Extern::data_range);
         let (start, len) = (start as usize, len as usize);
         self.data.get_mut(start..start.saturating_add(len)).unwrap_or_default()
     }

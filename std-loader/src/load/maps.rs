@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use corelo_core::arena::{Arena, Part};
 use corelo_core::btf::Types;
-use corelo_core::object::{Map, MapOrigin, Object, Pinning};
+use corelo_core::object::{Map, MapId, MapOrigin, Object, Pinning};
 use corelo_core::prepare::Prepared;
 use corelo_core::uapi::{BPF_F_MMAPABLE, map_type};
 
@@ -13,22 +13,22 @@ use super::{Collection, LoadError, LoadOptions, is_table_made, is_wanted};
 use crate::objects::{MapSpec, maps};
 
 impl<'a> Collection<'a> {
-    pub(super) fn create_map(&mut self, number: usize, map: &Map, options: &LoadOptions<'_>) -> Result<(), LoadError> {
+    pub(super) fn create_map(&mut self, id: MapId, map: &Map, options: &LoadOptions<'_>) -> Result<(), LoadError> {
         let prepared = self.prepared;
         let map_name = prepared.map_name(map);
         if let Some(given) = options.reused(map_name) {
             // Above the standard descriptors, which 0 could be taken for none of.
             let own = rustix::io::fcntl_dupfd_cloexec(given, 3);
-            self.maps.set(number, own.map_err(|errno| LoadError::MapCreate { map: number, errno: errno.into() })?);
+            self.maps.set(id.index(), own.map_err(|errno| LoadError::MapCreate { map: id, errno: errno.into() })?);
             return Ok(());
         }
         // Read once, and then known: what creates maps can say nothing but what the kernel answers.
-        let inner_type = map.inner().and_then(|inner| prepared.maps().get(inner)).map(|map| map.map_type);
+        let inner_type = map.inner().and_then(|inner| prepared.declared().map(inner)).map(|map| map.map_type);
         let map_type = options.map_type(map_name).unwrap_or(map.map_type);
         if [Some(map_type), inner_type].into_iter().flatten().any(maps::counts_cpus) {
-            crate::kernel::possible_cpus().map_err(|errno| LoadError::Cpus { map: number, errno })?;
+            crate::kernel::possible_cpus().map_err(|errno| LoadError::Cpus { map: id, errno })?;
         }
-        let inner = match map.inner().and_then(|inner| Some((inner, self.prepared.maps().get(inner)?))) {
+        let inner = match map.inner().and_then(|inner| Some((inner, self.prepared.declared().map(inner)?))) {
             Some((inner, model)) => {
                 // As libbpf names it; what is longer the kernel's 15 bytes cut anyway.
                 let mut inner_name = heapless::Vec::<u8, 40>::new();
@@ -45,13 +45,13 @@ impl<'a> Collection<'a> {
         let model = inner.as_ref().map(std::os::fd::AsFd::as_fd).or_else(given);
         let mut spec = self.spec(map, options, name, model);
         if map.origin() == MapOrigin::StructOps {
-            let ops = prepared.struct_ops(number).map_err(|error| LoadError::StructOps { map: number, error })?;
+            let ops = prepared.struct_ops(id).map_err(|error| LoadError::StructOps { map: id, error })?;
             spec.value_size = ops.value_size;
             spec.btf_vmlinux_value_type_id = ops.value_type_id.0;
         }
         let created = if map.pinning() == Pinning::ByName {
-            let pinned = self.pinned_map(number, map, &spec, options)?;
-            self.pins.note(number, &pinned);
+            let pinned = self.pinned_map(id, map, &spec, options)?;
+            self.pins.note(id, &pinned);
             pinned.map
         } else {
             let mut created = maps::create(&spec, options.memlock);
@@ -60,9 +60,9 @@ impl<'a> Collection<'a> {
                 spec.map_flags &= !BPF_F_MMAPABLE;
                 created = created.or_else(|errno| maps::create(&spec, options.memlock).map_err(|_| errno));
             }
-            created.map_err(|errno| LoadError::MapCreate { map: number, errno })?
+            created.map_err(|errno| LoadError::MapCreate { map: id, errno })?
         };
-        self.maps.set(number, created.into());
+        self.maps.set(id.index(), created.into());
         Ok(())
     }
 
@@ -102,18 +102,12 @@ impl<'a> Collection<'a> {
 }
 
 /// Whether a map is created: global data only where a wanted program uses it (`used`).
-pub(super) fn is_made(
-    prepared: &Prepared<'_>,
-    number: usize,
-    map: &Map,
-    used: &[u8],
-    options: &LoadOptions<'_>,
-) -> bool {
+pub(super) fn is_made(prepared: &Prepared<'_>, id: MapId, map: &Map, used: &[u8], options: &LoadOptions<'_>) -> bool {
     match map.origin() {
         MapOrigin::Inner => false,
         _ if options.is_created(prepared.map_name(map)) == Some(false) => false,
         MapOrigin::StructOps => is_table_made(prepared, map, options),
-        _ => !map.is_internal() || used.get(number).is_some_and(|&used| used != 0),
+        _ => !map.is_internal() || used.get(id.index()).is_some_and(|&used| used != 0),
     }
 }
 
@@ -161,7 +155,7 @@ pub fn map_name(
     heapless::Vec::from_slice(name.get(..name.len().min(64)).unwrap_or_default()).unwrap_or_default()
 }
 
-/// Which maps some wanted program refers to: 1 by the map's number. Only global data depends on it, so that objects
+/// Which maps some wanted program refers to: 1 by the map's id. Only global data depends on it, so that objects
 /// without any are not searched.
 pub(super) fn used_maps<'s>(
     prepared: &Prepared<'_>,
@@ -172,16 +166,16 @@ pub(super) fn used_maps<'s>(
     if !prepared.maps().iter().any(Map::is_internal) {
         return Ok(used);
     }
-    for (number, function) in prepared.declared().programs() {
-        if !is_wanted(prepared, number, function, options)? {
+    for (id, function) in prepared.declared().programs() {
+        if !is_wanted(prepared, id, function, options)? {
             continue;
         }
-        let mark = |map: usize| {
-            if let Some(used) = used.get_mut(map) {
+        let mark = |map: MapId| {
+            if let Some(used) = used.get_mut(map.index()) {
                 *used = 1;
             }
         };
-        prepared.maps_of(number, &mut scratch.scratch(), mark).map_err(|error| link_error(number, error))?;
+        prepared.maps_of(id, &mut scratch.scratch(), mark).map_err(|error| link_error(id, error))?;
     }
     Ok(used)
 }

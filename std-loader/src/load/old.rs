@@ -16,6 +16,7 @@ use corelo_core::btf::KernelBtfFeatures;
 use corelo_core::btf::context::with_contexts;
 use corelo_core::bytes::Endian;
 use corelo_core::insn::Insn;
+use corelo_core::object::ProgramId;
 use corelo_core::prepare::Prepared;
 use corelo_core::uapi::{ProgType, helper};
 use zerocopy::IntoBytes;
@@ -45,7 +46,7 @@ pub(super) struct Parts<'l, 'p, 'a> {
     pub(super) options: &'l LoadOptions<'l>,
     pub(super) insns: &'l mut [Insn],
     pub(super) prog_type: ProgType,
-    pub(super) function: usize,
+    pub(super) function: ProgramId,
 }
 
 impl Old {

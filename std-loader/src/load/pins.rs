@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use corelo_core::arena::{Arena, ArenaFull, Part};
-use corelo_core::object::{Map, Pinning};
+use corelo_core::object::{Map, MapId, Pinning};
 use corelo_core::prepare::Prepared;
 
 use super::{Collection, LoadError, LoadOptions};
@@ -21,7 +21,7 @@ pub(super) type PinPath = heapless::String<256>;
 pub(super) struct Pins<'a> {
     /// The directory.
     root: &'a str,
-    /// 1 by the map's number where its pin is ours.
+    /// 1 by the map's id where its pin is ours.
     made: &'a mut [u8],
     /// Of the directories on the way to a pin, the first that was not there before: the length of its path.
     first_directory: Option<usize>,
@@ -42,8 +42,8 @@ impl<'a> Pins<'a> {
     }
 
     /// Remembers what was made for a map.
-    pub(super) fn note(&mut self, number: usize, pinned: &Pinned) {
-        if let Some(made) = self.made.get_mut(number) {
+    pub(super) fn note(&mut self, id: MapId, pinned: &Pinned) {
+        if let Some(made) = self.made.get_mut(id.index()) {
             *made = u8::from(!pinned.was_there);
         }
         // All maps are in one directory: the first that made it says what was missing.
@@ -68,22 +68,22 @@ impl Collection<'_> {
     /// The map that is pinned for this definition, or a new one that is pinned.
     pub(super) fn pinned_map(
         &self,
-        number: usize,
+        id: MapId,
         map: &Map,
         spec: &MapSpec<'_>,
         options: &LoadOptions<'_>,
     ) -> Result<Pinned, LoadError> {
-        let failed = |error| LoadError::Pin { map: number, error };
+        let failed = |error| LoadError::Pin { map: id, error };
         let path = self.path_of(map).map_err(failed)?;
         pin::reuse_or_create_noting(Path::new(path.as_str()), spec, options.memlock).map_err(failed)
     }
 
     /// The path of a map's pin, and whether it was there before this load; `None` for a map without one.
     #[must_use]
-    pub fn pin_of(&self, number: usize) -> Option<(impl AsRef<str> + fmt::Debug + use<>, bool)> {
-        self.maps.get(number)?;
-        let map = self.prepared.maps().get(number).filter(|map| is_pinned(map))?;
-        let is_ours = self.pins.made.get(number).is_some_and(|&made| made != 0);
+    pub fn pin_of(&self, id: MapId) -> Option<(impl AsRef<str> + fmt::Debug + use<>, bool)> {
+        self.map_fd(id)?;
+        let map = self.prepared.declared().map(id).filter(|map| is_pinned(map))?;
+        let is_ours = self.pins.made.get(id.index()).is_some_and(|&made| made != 0);
         Some((self.path_of(map).ok()?, !is_ours))
     }
 
@@ -94,12 +94,12 @@ impl Collection<'_> {
     /// The first error; what can be removed is, all the same.
     pub fn unpin_new(&mut self) -> Result<(), PinError> {
         let mut result = Ok(());
-        for number in 0..self.pins.made.len() {
-            let Some(made) = self.pins.made.get_mut(number) else { continue };
+        for (id, _) in self.prepared.declared().maps_by_id() {
+            let Some(made) = self.pins.made.get_mut(id.index()) else { continue };
             if core::mem::take(made) == 0 {
                 continue;
             }
-            let removed = self.unpin_one(number);
+            let removed = self.unpin_one(id);
             result = result.and(removed);
         }
         if let Some(first) = self.pins.first_directory.take() {
@@ -108,8 +108,8 @@ impl Collection<'_> {
         result
     }
 
-    fn unpin_one(&self, number: usize) -> Result<(), PinError> {
-        let (Some(map), Some(fd)) = (self.prepared.maps().get(number), self.maps.get(number)) else { return Ok(()) };
+    fn unpin_one(&self, id: MapId) -> Result<(), PinError> {
+        let (Some(map), Some(fd)) = (self.prepared.declared().map(id), self.map_fd(id)) else { return Ok(()) };
         let path = self.path_of(map)?;
         let path = Path::new(path.as_str());
         // Another may have taken the name meanwhile: then it is his.

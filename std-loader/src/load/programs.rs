@@ -9,7 +9,7 @@ use corelo_core::bytes::Endian;
 use corelo_core::insn::{Insn, POISON_KFUNC_BASE, POISON_MAP_BASE, pseudo};
 use corelo_core::link::{LinkedProgram, ReferenceKind};
 use corelo_core::object::section_name::Target;
-use corelo_core::object::{ExternKind, Function};
+use corelo_core::object::{ExternKind, Function, ProgramId};
 use corelo_core::prepare::{AttachTarget, Prepared};
 use corelo_core::uapi::{AttachType, map_type};
 use corelo_core::uapi::{BPF_F_SLEEPABLE, BPF_F_XDP_HAS_FRAGS, ProgType};
@@ -47,57 +47,57 @@ impl Collection<'_> {
         log: &mut dyn LogBuffer,
     ) -> Result<(), LoadError> {
         let prepared = self.prepared;
-        for (number, function) in prepared.declared().programs() {
-            if is_wanted(&prepared, number, function, options)? {
-                self.load_program(number, options, &mut arena.scratch(), log)?;
+        for (id, function) in prepared.declared().programs() {
+            if is_wanted(&prepared, id, function, options)? {
+                self.load_program(id, options, &mut arena.scratch(), log)?;
             }
         }
         self.fill_program_slots()
     }
 
-    /// Loads one program, given by its function's number.
+    /// Loads one program.
     ///
     /// # Errors
     /// [`LoadError`]
     pub fn load_program(
         &mut self,
-        number: usize,
+        program: ProgramId,
         options: &LoadOptions<'_>,
         scratch: &mut Arena<'_>,
         log: &mut dyn LogBuffer,
     ) -> Result<(), LoadError> {
         use std::os::fd::AsFd;
         let prepared = &self.prepared;
-        let unknown = LoadError::UnknownSection { function: number };
-        let function = prepared.declared().functions().get(number).ok_or(unknown)?;
+        let unknown = LoadError::UnknownSection { function: program };
+        let function = prepared.declared().function(program).ok_or(unknown)?;
         let kind = program_kind(prepared, function).ok_or(unknown)?;
         let mut attach_type = kind.expected_attach_type.0;
         let mut many_of = None;
         let mut attach_fd = None;
-        let attach_btf_id = match prepared.attach_target(number) {
+        let attach_btf_id = match prepared.attach_target(program) {
             AttachTarget::None if kind.prog_type == ProgType::EXT => {
                 let name = prepared.function_name(function);
                 if options.replaced(name).is_none() {
-                    return Err(LoadError::NoReplaced { function: number });
+                    return Err(LoadError::NoReplaced { function: program });
                 }
                 let found = replaced_function(prepared, function, options, &mut scratch.scratch());
-                let found = found.map_err(|error| error.of(number))?;
-                let (program, id) = found.ok_or(LoadError::MissingTarget { function: number })?;
-                attach_fd = Some(program);
+                let found = found.map_err(|error| error.of(program))?;
+                let (replaced, id) = found.ok_or(LoadError::MissingTarget { function: program })?;
+                attach_fd = Some(replaced);
                 id
             }
             AttachTarget::None if kind.prog_type == ProgType::STRUCT_OPS => {
-                let found = tables::member(prepared, number, options)?;
-                let (id, member) = found.ok_or(LoadError::MissingTarget { function: number })?;
+                let found = tables::member(prepared, program, options)?;
+                let (id, member) = found.ok_or(LoadError::MissingTarget { function: program })?;
                 attach_type = member;
                 id.0
             }
-            AttachTarget::None if kind.needs_attach_btf => return Err(LoadError::NoTarget { function: number }),
+            AttachTarget::None if kind.needs_attach_btf => return Err(LoadError::NoTarget { function: program }),
             AttachTarget::None => {
                 // Which functions of the module, the link says.
                 if let Target::TraceMulti { module: Some(module), .. } = kind.target {
                     let opened = module_btf(module);
-                    let opened = opened.map_err(|errno| LoadError::ModuleBtf { function: number, errno })?;
+                    let opened = opened.map_err(|errno| LoadError::ModuleBtf { function: program, errno })?;
                     let opened: &OwnedFd = many_of.insert(opened);
                     attach_fd = Some(opened.as_fd());
                 }
@@ -106,18 +106,18 @@ impl Collection<'_> {
             AttachTarget::Found(id) => id.0,
             AttachTarget::InModule { id, module } => {
                 let opened = self.modules.open(module, options.modules);
-                opened.map_err(|errno| LoadError::ModuleBtf { function: number, errno })?;
+                opened.map_err(|errno| LoadError::ModuleBtf { function: program, errno })?;
                 attach_fd = self.modules.fd(module);
                 id.0
             }
-            AttachTarget::Missing(_) => return Err(LoadError::MissingTarget { function: number }),
+            AttachTarget::Missing(_) => return Err(LoadError::MissingTarget { function: program }),
         };
         // As one link to all places of a probe wants it; kernels without such links (before 6.6) do not look at it.
         let is_usdt = is_usdt(prepared, function);
         if is_usdt && cfg!(target_pointer_width = "64") {
             attach_type = AttachType::TRACE_UPROBE_MULTI.0;
         }
-        let mut linked = link(prepared, number, scratch)?;
+        let mut linked = link(prepared, program, scratch)?;
         let fd_array = self.modules.fd_array(scratch)?;
         self.fill_in(&mut linked);
         let has_btf = self.btf.is_some() && !linked.func_info.0.is_empty();
@@ -144,9 +144,9 @@ impl Collection<'_> {
             ..ProgramSpec::new(kind.prog_type.0)
         };
         let prog_type = kind.prog_type;
-        let mut parts = Parts { prepared, options, insns: linked.insns, prog_type, function: number };
+        let mut parts = Parts { prepared, options, insns: linked.insns, prog_type, function: program };
         let fd = self.old.load(&mut parts, &spec, scratch, log)?;
-        self.programs.set(number, fd);
+        self.programs.set(program.index(), fd);
         self.patched += linked.patched;
         self.poisoned += linked.poisoned;
         Ok(())
@@ -159,11 +159,11 @@ impl Collection<'_> {
             let Some(pair) = linked.insns.get_mut(reference.insn_idx as usize..) else { continue };
             let Some((first, rest)) = pair.split_first_mut() else { continue };
             match reference.kind() {
-                ReferenceKind::Map | ReferenceKind::MapValue => {
-                    let Some(fd) = self.maps.get(reference.index()) else {
+                ReferenceKind::Map(id) | ReferenceKind::MapValue(id) => {
+                    let Some(fd) = self.map_fd(id) else {
                         // Not created, as the caller wants it: the verifier accepts that in dead code only.
                         let mut call = Insn::poison(endian);
-                        call.set_imm(POISON_MAP_BASE.saturating_add(reference.index() as i32), endian);
+                        call.set_imm(POISON_MAP_BASE.saturating_add(id.get().cast_signed()), endian);
                         *first = call;
                         if let Some(second) = rest.first_mut() {
                             *second = call;
@@ -171,19 +171,19 @@ impl Collection<'_> {
                         continue;
                     };
                     first.set_imm(fd.as_raw_fd(), endian);
-                    let map = self.prepared.maps().get(reference.index());
+                    let map = self.prepared.declared().map(id);
                     let is_arena = map.is_some_and(|map| map.map_type == map_type::ARENA);
-                    if let (true, ReferenceKind::MapValue, Some(second)) =
+                    if let (true, ReferenceKind::MapValue(_), Some(second)) =
                         (is_arena, reference.kind(), rest.first_mut())
                     {
                         let offset = second.imm(endian).cast_unsigned().wrapping_add(self.arena_data_offset);
                         second.set_imm(offset.cast_signed(), endian);
                     }
                 }
-                ReferenceKind::ExternLoad => {
-                    let Some(value) = self.externs.get(reference.index()) else { continue };
-                    let externs = self.prepared.declared().externs();
-                    let is_function = externs.get(reference.index()).is_some_and(|ext| ext.kind() == ExternKind::Kfunc);
+                ReferenceKind::ExternLoad(id) => {
+                    let Some(value) = self.externs.get(id) else { continue };
+                    let ext = self.prepared.declared().external(id);
+                    let is_function = ext.is_some_and(|ext| ext.kind() == ExternKind::Kfunc);
                     let address = self.modules.address(value, is_function.then(KernelVersion::running));
                     if address.is_type {
                         first.set_src_reg(pseudo::BTF_ID, endian);
@@ -194,8 +194,8 @@ impl Collection<'_> {
                         second.set_imm(high.cast_signed(), endian);
                     }
                 }
-                ReferenceKind::ExternCall => {
-                    let value = self.externs.get(reference.index());
+                ReferenceKind::ExternCall(ext) => {
+                    let value = self.externs.get(ext);
                     match value.and_then(|value| Some((value.type_id()?, value.module()))) {
                         Some((id, module)) => {
                             first.set_imm(id.0.cast_signed(), endian);
@@ -204,7 +204,7 @@ impl Collection<'_> {
                         // A weak function that the kernel lacks: the verifier accepts the call in dead code only.
                         None => {
                             first.set_src_reg(0, endian);
-                            first.set_imm(POISON_KFUNC_BASE.saturating_add(reference.index() as i32), endian);
+                            first.set_imm(POISON_KFUNC_BASE.saturating_add(ext.get().cast_signed()), endian);
                         }
                     }
                 }
@@ -215,7 +215,7 @@ impl Collection<'_> {
 
 pub(super) fn link<'s>(
     prepared: &Prepared<'_>,
-    function: usize,
+    function: ProgramId,
     scratch: &mut Arena<'s>,
 ) -> Result<LinkedProgram<'s>, LoadError> {
     prepared.program(function, scratch).map_err(|error| link_error(function, error))
@@ -259,7 +259,7 @@ pub(super) enum ReplacedError {
 }
 
 impl ReplacedError {
-    pub(super) fn of(self, function: usize) -> LoadError {
+    pub(super) fn of(self, function: ProgramId) -> LoadError {
         match self {
             Self::Arena(full) => LoadError::Arena(full),
             Self::Btf(errno) => LoadError::ReplacedBtf { function, errno },

@@ -81,7 +81,7 @@ pub enum SettingError {
         /// Bytes given.
         given: usize,
     },
-    /// There are more than fit: a slice of settings takes any number.
+    /// There are more than fit: a slice of settings takes any id.
     TooMany,
 }
 

@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 
 use corelo_core::arena::{Arena, ArenaFull, Part};
 use corelo_core::btf::TypeId;
-use corelo_core::object::{Function, Map, MapOrigin};
+use corelo_core::object::{Function, Map, MapId, MapOrigin, ProgramId};
 use corelo_core::prepare::Prepared;
 use corelo_core::struct_ops::StructOpsError;
 
@@ -29,16 +29,16 @@ pub(super) fn check(
     scratch: &mut Arena<'_>,
 ) -> Result<(), LoadError> {
     let given = words(prepared, scratch)?;
-    for (map, declared) in prepared.maps().iter().enumerate() {
+    for (map, declared) in prepared.declared().maps_by_id() {
         if declared.origin() != MapOrigin::StructOps || !is_table_made(prepared, declared, options) {
             continue;
         }
         let failed = |error| LoadError::StructOps { map, error };
         let of = prepared.struct_ops(map).map_err(failed)?.type_id.0;
-        let each = |function: usize, member: u32| {
+        let each = |function: ProgramId, member: u32| {
             // No struct has type 0, which is void, so no word that is given is 0.
             let word = u64::from(of) << 32 | u64::from(member);
-            match given.get_mut(function) {
+            match given.get_mut(function.index()) {
                 Some(before) if *before != 0 && *before != word => Err(StructOpsError::TwoMembers { function }),
                 Some(place) => {
                     *place = word;
@@ -56,17 +56,18 @@ pub(super) fn check(
 /// for a program that the caller wants without its table.
 pub(super) fn member(
     prepared: &Prepared<'_>,
-    number: usize,
+    id: ProgramId,
     options: &LoadOptions<'_>,
 ) -> Result<Option<(TypeId, u32)>, LoadError> {
-    let is_made = |map: usize| prepared.maps().get(map).is_some_and(|map| is_table_made(prepared, map, options));
-    let found = match prepared.struct_ops_member(number, is_made) {
-        Ok(None) => prepared.struct_ops_member(number, |_| true),
+    let is_made = |map: MapId| prepared.declared().map(map).is_some_and(|map| is_table_made(prepared, map, options));
+    let found = match prepared.struct_ops_member(id, is_made) {
+        Ok(None) => prepared.struct_ops_member(id, |_| true),
         found => found,
     };
     found.map_err(|error| {
-        let has = |&map: &usize| prepared.table_has(map, number) != Ok(false);
-        LoadError::StructOps { map: (0..prepared.maps().len()).find(has).unwrap_or(0), error }
+        let mut maps = prepared.declared().maps_by_id().map(|(map, _)| map);
+        let has = |&map: &MapId| prepared.table_has(map, id) != Ok(false);
+        LoadError::StructOps { map: maps.find(has).unwrap_or_default(), error }
     })
 }
 
@@ -74,9 +75,9 @@ pub(super) fn member(
 /// `bpf_object_adjust_struct_ops_autoload`).
 pub(super) fn is_in_table(
     prepared: &Prepared<'_>,
-    number: usize,
+    id: ProgramId,
     function: &Function,
-    is_made: impl Fn(usize) -> bool,
+    is_made: impl Fn(MapId) -> bool,
 ) -> Result<Option<bool>, LoadError> {
     let section = prepared.section_name(function);
     let section = section.strip_prefix(b"?").unwrap_or(section);
@@ -84,9 +85,9 @@ pub(super) fn is_in_table(
         return Ok(None);
     }
     let mut found = None;
-    for (map, declared) in prepared.maps().iter().enumerate() {
+    for (map, declared) in prepared.declared().maps_by_id() {
         if declared.origin() == MapOrigin::StructOps
-            && prepared.table_has(map, number).map_err(|error| LoadError::StructOps { map, error })?
+            && prepared.table_has(map, id).map_err(|error| LoadError::StructOps { map, error })?
         {
             found = Some(found == Some(true) || is_made(map));
         }
@@ -100,15 +101,15 @@ impl Collection<'_> {
     ///
     /// # Errors
     /// ENOENT where there is no such table or it was not created; the kernel's answer.
-    pub fn register_table(&self, map: usize) -> Result<Link, LinkError> {
+    pub fn register_table(&self, map: MapId) -> Result<Link, LinkError> {
         let refused = |errno: Errno| LinkError::Kernel { call: "struct_ops", errno };
-        let fd = self.maps.get(map).ok_or(refused(Errno::ENOENT))?;
+        let fd = self.map_fd(map).ok_or(refused(Errno::ENOENT))?;
         let ops = self.prepared.struct_ops(map).map_err(|_| refused(Errno::ENOENT))?;
         let size = ops.value_size as usize;
         let mut memory = AnonMap::new(size).map_err(refused)?;
         let value = memory.get_mut(..size).unwrap_or_default();
         let written = self.prepared.write_struct_ops(map, value, |place, function| {
-            let fd = self.programs.get(function).map_or(0, |fd| fd.as_raw_fd());
+            let fd = self.program_fd(function).map_or(0, |fd| fd.as_raw_fd());
             // The kernel's member is a pointer; it takes the descriptor out of it.
             let fd = u64::from(fd.cast_unsigned()).to_ne_bytes();
             if let Some(place) = place.get_mut(..fd.len()) {

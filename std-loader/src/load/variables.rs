@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use corelo_core::btf::TypeId;
-use corelo_core::object::{Map, Variable};
+use corelo_core::object::{Map, MapId, Variable};
 use corelo_core::uapi::{BPF_F_MMAPABLE, map_type};
 use zerocopy::IntoBytes;
 
@@ -22,22 +22,21 @@ pub struct VariableRef<'c> {
     variable: Variable,
 }
 
-/// The map in which a program counts what it found no room for: an array, per CPU or not, of one 64-bit number.
+/// The map in which a program counts what it found no room for: an array, per CPU or not, of one 64-bit id.
 const LOST: &str = "lost";
 
 impl Collection<'_> {
     /// How many records the object's programs found no room for in their rings, by their own count in a map called `lost`
-    /// (an array, per CPU or not, of one 64-bit number); `None` where the object has none. The kernel itself counts nothing
+    /// (an array, per CPU or not, of one 64-bit id); `None` where the object has none. The kernel itself counts nothing
     /// of a ring buffer.
     ///
     /// # Errors
     /// The kernel's error.
     pub fn lost(&self) -> Result<Option<u64>, Errno> {
-        let mut maps = self.prepared.maps().iter().enumerate();
-        let is_it = |(index, map): &(usize, &Map)| {
-            self.prepared.map_name(map) == LOST.as_bytes() && self.maps.get(*index).is_some()
-        };
-        let Some(fd) = maps.find(is_it).and_then(|(index, _)| self.maps.get(index)) else { return Ok(None) };
+        let mut maps = self.prepared.declared().maps_by_id();
+        let is_it =
+            |(id, map): &(MapId, &Map)| self.prepared.map_name(map) == LOST.as_bytes() && self.map_fd(*id).is_some();
+        let Some(fd) = maps.find(is_it).and_then(|(id, _)| self.map_fd(id)) else { return Ok(None) };
         let map = MapRef::new(fd)?;
         let is_array = matches!(map.map_type(), map_type::ARRAY | map_type::PERCPU_ARRAY);
         if !is_array || (map.value_size(), map.max_entries()) != (8, 1) {
@@ -53,7 +52,7 @@ impl Collection<'_> {
     /// A global variable that [`Prepared::variable`](corelo_core::prepare::Prepared::variable) found; `None` where its
     /// section is not created, as no loaded program uses it.
     pub(crate) fn variable(&self, variable: Variable) -> Option<Result<VariableRef<'_>, Errno>> {
-        Some(VariableRef::new(self.maps.get(variable.map)?, variable))
+        Some(VariableRef::new(self.map_fd(variable.map)?, variable))
     }
 }
 

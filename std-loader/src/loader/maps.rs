@@ -17,13 +17,14 @@ use crate::report::Name;
 use crate::sys::Errno;
 use crate::sys::bpf::MapFd;
 use crate::sys::fd_table::MapRef;
+use corelo_core::object::MapId;
 use corelo_core::uapi::map_type;
 
 /// A map of a collection, in the kernel. Its operations on bytes are those of [`MapFd`].
 #[derive(Debug)]
 pub struct CollectionMap<'c> {
     collection: &'c Collection<'c>,
-    index: usize,
+    id: MapId,
     map: MapRef<'c>,
 }
 
@@ -50,10 +51,10 @@ impl<'a> Collection<'a> {
     pub fn raw_map(&self, name: &str) -> Result<CollectionMap<'_>, Error> {
         let names = Names(self.prepared());
         let mut is_there = false;
-        for index in 0..self.prepared().maps().len() {
-            if names.map(index) == name.as_bytes() {
+        for (id, _) in self.prepared().declared().maps_by_id() {
+            if names.map(id) == name.as_bytes() {
                 is_there = true;
-                if let Some(map) = self.map_at(index) {
+                if let Some(map) = self.map_at(id) {
                     return map;
                 }
             }
@@ -68,14 +69,14 @@ impl<'a> Collection<'a> {
 
     /// All created maps, in the object's order.
     pub fn maps(&self) -> impl Iterator<Item = Result<CollectionMap<'_>, Error>> {
-        (0..self.prepared().maps().len()).filter_map(|index| self.map_at(index))
+        self.prepared().declared().maps_by_id().filter_map(|(id, _)| self.map_at(id))
     }
 
-    fn map_at(&self, index: usize) -> Option<Result<CollectionMap<'_>, Error>> {
-        let fd = self.map_fd(index)?;
-        let map = MapRef::new(fd).map(|map| CollectionMap { collection: self, index, map });
+    fn map_at(&self, id: MapId) -> Option<Result<CollectionMap<'_>, Error>> {
+        let fd = self.map_fd(id)?;
+        let map = MapRef::new(fd).map(|map| CollectionMap { collection: self, id, map });
         Some(map.map_err(|errno| {
-            let name = Names(self.prepared()).map(index);
+            let name = Names(self.prepared()).map(id);
             map_error(Cause::Kernels(errno), name, |text| write!(text, "the kernel does not describe it: {errno}"))
         }))
     }
@@ -146,13 +147,13 @@ impl<'c> CollectionMap<'c> {
     /// Its name in the source.
     #[must_use]
     pub fn name(&self) -> &'c [u8] {
-        Names(self.collection.prepared()).map(self.index)
+        Names(self.collection.prepared()).map(self.id)
     }
 
-    /// Its index in the object.
+    /// Which of the object's maps it is.
     #[must_use]
-    pub fn index(&self) -> usize {
-        self.index
+    pub fn id(&self) -> MapId {
+        self.id
     }
 
     /// It, seen through the types of its keys and values.

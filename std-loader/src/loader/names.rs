@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Write};
 
-use corelo_core::object::MapOrigin;
+use corelo_core::object::{MapId, MapOrigin, ProgramId};
 use corelo_core::prepare::Prepared;
 
 use super::text::Text;
@@ -13,12 +13,12 @@ use crate::report::Name;
 pub(super) struct Names<'r, 'a>(pub(super) &'r Prepared<'a>);
 
 impl<'r, 'a: 'r> Names<'r, 'a> {
-    pub(super) fn map(self, index: usize) -> &'a [u8] {
-        self.0.maps().get(index).map_or(&[][..], |map| self.0.map_name(map))
+    pub(super) fn map(self, id: MapId) -> &'a [u8] {
+        self.0.declared().map(id).map_or(&[][..], |map| self.0.map_name(map))
     }
 
-    pub(super) fn program(self, index: usize) -> &'a [u8] {
-        self.0.declared().functions().get(index).map_or(&[][..], |function| self.0.function_name(function))
+    pub(super) fn program(self, id: ProgramId) -> &'a [u8] {
+        self.0.declared().function(id).map_or(&[][..], |function| self.0.function_name(function))
     }
 
     pub(super) fn programs(self) -> impl Iterator<Item = &'a [u8]> + use<'r, 'a> {

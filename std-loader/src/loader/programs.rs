@@ -4,8 +4,8 @@ use core::fmt::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use corelo_core::object::MapOrigin;
 use corelo_core::object::section_name::ProgramKind;
+use corelo_core::object::{MapId, MapOrigin, ProgramId};
 use corelo_core::uapi::AttachType;
 
 use super::error::{Cause, Error};
@@ -22,7 +22,7 @@ use crate::sys::Errno;
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'c> {
     collection: &'c Collection<'c>,
-    index: usize,
+    id: ProgramId,
     fd: BorrowedFd<'c>,
 }
 
@@ -40,23 +40,23 @@ impl<'a> Collection<'a> {
     pub fn program(&self, name: &str) -> Result<Program<'_>, Error> {
         let names = Names(self.prepared());
         let declared = self.prepared().declared();
-        let named = |(index, _): &(usize, _)| names.program(*index) == name.as_bytes();
+        let named = |(id, _): &(ProgramId, _)| names.program(*id) == name.as_bytes();
         let mut found = declared.programs().filter(named).peekable();
         if found.peek().is_none() {
             return Err(Error::new(Cause::Unknown, |text| write_unknown(text, "program", name, names.programs())));
         }
-        found.find_map(|(index, _)| self.program_at(index)).ok_or_else(|| {
+        found.find_map(|(id, _)| self.program_at(id)).ok_or_else(|| {
             Error::new(Cause::NotLoaded, |text| write!(text, "program {name} is not loaded: it was not wanted"))
         })
     }
 
     /// All loaded programs, in the object's order.
     pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
-        self.prepared().declared().programs().filter_map(|(index, _)| self.program_at(index))
+        self.prepared().declared().programs().filter_map(|(id, _)| self.program_at(id))
     }
 
-    fn program_at(&self, index: usize) -> Option<Program<'_>> {
-        Some(Program { collection: self, index, fd: self.program_fd(index)? })
+    fn program_at(&self, id: ProgramId) -> Option<Program<'_>> {
+        Some(Program { collection: self, id, fd: self.program_fd(id)? })
     }
 
     /// Attaches every loaded program whose section says where, and registers every struct_ops table, and keeps the links:
@@ -76,14 +76,14 @@ impl<'a> Collection<'a> {
         }
     }
 
-    fn attach_table_at(&self, index: usize) -> Result<Option<Link>, Error> {
+    fn attach_table_at(&self, id: MapId) -> Result<Option<Link>, Error> {
         let prepared = self.prepared();
-        let is_table = prepared.maps().get(index).is_some_and(|map| map.origin() == MapOrigin::StructOps);
-        if !is_table || self.map_fd(index).is_none() {
+        let is_table = prepared.declared().map(id).is_some_and(|map| map.origin() == MapOrigin::StructOps);
+        if !is_table || self.map_fd(id).is_none() {
             return Ok(None);
         }
-        self.register_table(index).map(Some).map_err(|error| {
-            let name = Names(prepared).map(index);
+        self.register_table(id).map(Some).map_err(|error| {
+            let name = Names(prepared).map(id);
             Error::new(Cause::Attach(error), |text| write!(text, "map {}: cannot be attached: {error}", Name(name)))
         })
     }
@@ -93,22 +93,22 @@ impl<'a> Collection<'a> {
     /// # Errors
     /// As [`Collection::raw_map`]; [`Cause::Attach`]; [`Cause::NoTarget`] for a map that is no struct_ops table.
     pub fn attach_table(&self, name: &str) -> Result<Link, Error> {
-        let index = self.raw_map(name)?.index();
-        self.attach_table_at(index)?
+        let id = self.raw_map(name)?.id();
+        self.attach_table_at(id)?
             .ok_or_else(|| Error::new(Cause::NoTarget, |text| write!(text, "map {name}: it is no struct_ops table")))
     }
 
     fn attach_each(&mut self) -> Result<(), Error> {
         let prepared = *self.prepared();
-        for (index, _) in prepared.declared().programs() {
-            let Some(program) = self.program_at(index) else { continue };
+        for (id, _) in prepared.declared().programs() {
+            let Some(program) = self.program_at(id) else { continue };
             if let Some(link) = program.attach_where_it_says()? {
-                self.keep_link(link).map_err(|errno| no_memory(Names(&prepared).program(index), errno))?;
+                self.keep_link(link).map_err(|errno| no_memory(Names(&prepared).program(id), errno))?;
             }
         }
-        for (index, _) in prepared.maps().iter().enumerate() {
-            if let Some(link) = self.attach_table_at(index)? {
-                self.keep_link(link).map_err(|errno| no_memory(Names(&prepared).map(index), errno))?;
+        for (id, _) in prepared.declared().maps_by_id() {
+            if let Some(link) = self.attach_table_at(id)? {
+                self.keep_link(link).map_err(|errno| no_memory(Names(&prepared).map(id), errno))?;
             }
         }
         Ok(())
@@ -123,14 +123,14 @@ impl<'c> Program<'c> {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &'c [u8] {
-        Names(self.collection.prepared()).program(self.index)
+        Names(self.collection.prepared()).program(self.id)
     }
 
     /// The section that it is in.
     #[must_use]
     pub fn section(&self) -> &'c [u8] {
         let prepared = self.collection.prepared();
-        prepared.declared().functions().get(self.index).map_or(&[][..], |function| prepared.section_name(function))
+        prepared.declared().function(self.id).map_or(&[][..], |function| prepared.section_name(function))
     }
 
     /// Its descriptor, for as long as the collection is there.
@@ -139,16 +139,16 @@ impl<'c> Program<'c> {
         self.fd
     }
 
-    /// Its index as a function of the object.
+    /// Which of the object's functions it is.
     #[must_use]
-    pub fn index(&self) -> usize {
-        self.index
+    pub fn id(&self) -> ProgramId {
+        self.id
     }
 
     /// Where it runs, as its section says.
     #[must_use]
     pub fn kind(&self) -> Option<ProgramKind<'c>> {
-        self.collection.program_kind(self.index)
+        self.collection.program_kind(self.id)
     }
 
     /// What the kernel says of it.
@@ -178,7 +178,7 @@ impl<'c> Program<'c> {
     }
 
     pub(super) fn attach_where_it_says(&self) -> Result<Option<Link>, Error> {
-        self.collection.attach_program(self.index).map_err(|error| self.not_attached(error))
+        self.collection.attach_program(self.id).map_err(|error| self.not_attached(error))
     }
 
     /// Attaches it in any way that [`attach`](crate::attach) has: `program.attach_with(|program| attach::netfilter::attach(program, ..))`.
@@ -228,7 +228,7 @@ impl<'c> Program<'c> {
     /// # Errors
     /// [`Cause::Attach`]
     pub fn attach_usdt(&self, probe: &Usdt<'_>) -> Result<Link, Error> {
-        self.collection.attach_usdt(self.index, probe).map_err(|error| self.not_attached(error))
+        self.collection.attach_usdt(self.id, probe).map_err(|error| self.not_attached(error))
     }
 
     /// Runs it once in the kernel without attaching it (`BPF_PROG_TEST_RUN`).

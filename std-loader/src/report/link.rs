@@ -4,6 +4,7 @@ use core::fmt;
 
 use corelo_core::btf::strings::Name;
 use corelo_core::link::{LinkCause, LinkError};
+use corelo_core::object::ProgramId;
 use corelo_core::prepare::{Prepared, Relocation};
 use corelo_core::relo::format::LocalSpec;
 
@@ -15,8 +16,8 @@ use super::relocation::RelocationReport;
 pub struct LinkReport<'r, 'a> {
     /// The object.
     pub prepared: &'r Prepared<'a>,
-    /// The number of the program as a function.
-    pub program: usize,
+    /// The id of the program as a function.
+    pub program: ProgramId,
     /// What is wrong with it.
     pub error: LinkError,
 }
@@ -27,8 +28,7 @@ impl fmt::Display for LinkReport<'_, '_> {
         if let LinkCause::Arena(full) = error.cause {
             return full.fmt(f);
         }
-        let functions = prepared.declared().functions();
-        if let Some(main) = functions.get(program) {
+        if let Some(main) = prepared.declared().function(program) {
             let (name, section) = (prepared.function_name(main), prepared.section_name(main));
             write!(f, "program {} (section {})", Name(name), Name(section))?;
             if main.symbol() != error.function {
@@ -40,7 +40,7 @@ impl fmt::Display for LinkReport<'_, '_> {
         match error.cause {
             LinkCause::Undecided { relo_idx, .. } | LinkCause::Patch { relo_idx, .. } => {
                 let is_it = |relocation: &Relocation<'_>| {
-                    let function = relocation.function.and_then(|number| functions.get(number));
+                    let function = relocation.function.and_then(|id| prepared.declared().function(id));
                     relocation.relo_idx == relo_idx
                         && function.is_some_and(|function| function.symbol() == error.function)
                 };

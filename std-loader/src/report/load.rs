@@ -4,8 +4,8 @@ use core::fmt;
 
 use corelo_core::btf::TypeId;
 use corelo_core::btf::strings::Name;
-use corelo_core::object::Map;
 use corelo_core::object::section_name::{ProgramKind, Target};
+use corelo_core::object::{Map, MapId, ProgramId};
 use corelo_core::prepare::{AttachTarget, Prepared};
 use corelo_core::struct_ops::StructOpsError;
 use corelo_core::uapi::{AttachType, ProgType};
@@ -29,18 +29,18 @@ pub struct LoadReport<'r, 'a> {
 }
 
 impl LoadReport<'_, '_> {
-    fn write_map(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
-        let name = self.prepared.maps().get(number).map_or(&[][..], |map| self.prepared.map_name(map));
+    fn write_map(&self, f: &mut fmt::Formatter<'_>, id: MapId) -> fmt::Result {
+        let name = self.prepared.declared().map(id).map_or(&[][..], |map| self.prepared.map_name(map));
         write!(f, "map {}: ", Name(name))
     }
 
-    fn kind_of(&self, number: usize) -> Option<ProgramKind<'_>> {
-        program_kind(self.prepared, self.prepared.declared().functions().get(number)?)
+    fn kind_of(&self, id: ProgramId) -> Option<ProgramKind<'_>> {
+        program_kind(self.prepared, self.prepared.declared().function(id)?)
     }
 
     /// Whether the program is of a kind that the kernel gained after 7.2.
-    fn is_newer_kind(&self, number: usize) -> bool {
-        let Some(kind) = self.kind_of(number) else { return false };
+    fn is_newer_kind(&self, id: ProgramId) -> bool {
+        let Some(kind) = self.kind_of(id) else { return false };
         match kind.target {
             Target::TraceMulti { .. } => true,
             _ => {
@@ -51,8 +51,8 @@ impl LoadReport<'_, '_> {
         }
     }
 
-    fn write_program(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
-        let Some(function) = self.prepared.declared().functions().get(number) else { return Ok(()) };
+    fn write_program(&self, f: &mut fmt::Formatter<'_>, id: ProgramId) -> fmt::Result {
+        let Some(function) = self.prepared.declared().function(id) else { return Ok(()) };
         let section = self.prepared.section_name(function);
         write!(f, "program {} (section {}): ", Name(self.prepared.function_name(function)), Name(section))
     }
@@ -72,7 +72,7 @@ impl fmt::Display for LoadReport<'_, '_> {
             }
             LoadError::Pin { map, error } => {
                 self.write_map(f, map)?;
-                let name = self.prepared.maps().get(map).map_or(&[][..], |map| self.prepared.map_name(map));
+                let name = self.prepared.declared().map(map).map_or(&[][..], |map| self.prepared.map_name(map));
                 write!(f, "{}/{}: {error}", self.pin_root, Name(name))
             }
             LoadError::MapFill { map, errno } => {
@@ -91,11 +91,11 @@ impl fmt::Display for LoadReport<'_, '_> {
                     | StructOpsError::Bitfield { member }
                     | StructOpsError::OtherKind { member }
                     | StructOpsError::OtherSize { member, .. } => {
-                        let definition = self.prepared.maps().get(map).map_or(TypeId(0), Map::definition);
+                        let definition = self.prepared.declared().map(map).map_or(TypeId(0), Map::definition);
                         write_known(f, "member", member, member_name(self.prepared.object(), definition, member))
                     }
                     StructOpsError::TwoMembers { function } => {
-                        let function = self.prepared.declared().functions().get(function);
+                        let function = self.prepared.declared().function(function);
                         let name = function.map_or(&[][..], |function| self.prepared.function_name(function));
                         write!(f, " (program {})", Name(name))
                     }
@@ -115,8 +115,8 @@ impl fmt::Display for LoadReport<'_, '_> {
                 write!(f, "the BTF of the program that it replaces cannot be had: {errno}")?;
                 write_privileges(f, errno, CapabilitySet::SYS_ADMIN)
             }
-            LoadError::Extern { number, error } => {
-                let ext = self.prepared.declared().externs().get(number);
+            LoadError::Extern { id, error } => {
+                let ext = self.prepared.declared().external(id);
                 let name = ext.map_or(&[][..], |ext| self.prepared.object().symbol_name(ext.symbol()));
                 write!(f, "extern {}: {error}", Name(name))
             }
@@ -130,7 +130,7 @@ impl fmt::Display for LoadReport<'_, '_> {
             LoadError::NoTarget { function } => {
                 self.write_program(f, function)?;
                 f.write_str("no target is given: its section must name one, as in SEC(\"")?;
-                let section = self.prepared.declared().functions().get(function);
+                let section = self.prepared.declared().function(function);
                 let section = section.map_or(&[][..], |function| self.prepared.section_name(function));
                 let section = section.strip_prefix(b"?").unwrap_or(section);
                 write!(f, "{}/NAME\")", Name(section.strip_suffix(b"/").unwrap_or(section)))

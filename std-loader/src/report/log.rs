@@ -41,7 +41,7 @@ impl<'r, 'a> PoisonReport<'r, 'a> {
         let in_function = insn_idx - place.insn_start;
         let relocation = prepared.relocations().find(|relocation| {
             let slots = u32::try_from(relocation.insns().len()).unwrap_or(1);
-            relocation.function == usize::try_from(place.function).ok()
+            relocation.function == Some(place.function)
                 && (relocation.insn_idx..relocation.insn_idx.saturating_add(slots)).contains(&in_function)
         })?;
         Some(Self { prepared, relocation, insn_idx })

@@ -27,21 +27,17 @@ impl<E: fmt::Display> fmt::Display for NoKernelBtf<'_, '_, E> {
                 Some(local) => write_first_record(f, object, local, root)?,
                 None => f.write_str("a CO-RE relocation")?,
             },
-            Some(Question::Attach(number)) => {
-                let name = plan
-                    .declared()
-                    .functions()
-                    .get(number)
-                    .map_or(&[][..], |function| object.symbol_name(function.symbol()));
+            Some(Question::Attach(id)) => {
+                let name =
+                    plan.declared().function(id).map_or(&[][..], |function| object.symbol_name(function.symbol()));
                 write!(f, "the attach target of program {}", Name(name))?;
             }
-            Some(Question::Extern(number)) => {
-                let name =
-                    plan.declared().externs().get(number).map_or(&[][..], |ext| object.symbol_name(ext.symbol()));
+            Some(Question::Extern(id)) => {
+                let name = plan.declared().external(id).map_or(&[][..], |ext| object.symbol_name(ext.symbol()));
                 write!(f, "extern {}", Name(name))?;
             }
-            Some(Question::StructOps(number)) => {
-                let name = plan.declared().maps().get(number).map_or(&[][..], |map| map.name(object, plan.local()));
+            Some(Question::StructOps(id)) => {
+                let name = plan.declared().map(id).map_or(&[][..], |map| map.name(object, plan.local()));
                 write!(f, "the struct_ops type of map {}", Name(name))?;
             }
             None => f.write_str("the object")?,
@@ -58,7 +54,7 @@ impl<E: fmt::Display> fmt::Display for NoKernelBtf<'_, '_, E> {
 
 fn write_first_record(f: &mut fmt::Formatter<'_>, object: &Object<'_>, local: &Types<'_>, root: TypeId) -> fmt::Result {
     for section in object.ext().core_relos.sections() {
-        let records = (0..section.count).filter_map(|number| section.core_relo(number));
+        let records = (0..section.count).filter_map(|id| section.core_relo(id));
         let Some(relo) = records.into_iter().find(|relo| relo.type_id == root) else { continue };
         let name = local.string(section.name_off).unwrap_or(b"?");
         let (kind, spec, slot) = (relo.kind, LocalSpec::new(local, &relo), relo.insn_off / 8);

@@ -57,7 +57,7 @@ impl fmt::Display for RelocationPlace<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { prepared, relocation } = *self;
         let section = prepared.object().section_name(relocation.section);
-        let function = relocation.function.and_then(|number| prepared.declared().functions().get(number));
+        let function = relocation.function.and_then(|id| prepared.declared().function(id));
         match function {
             Some(function) => {
                 write_function_word(f, function.is_program())?;

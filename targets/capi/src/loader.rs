@@ -7,7 +7,7 @@ use std::path::Path;
 use corelo_capi_core::error::{Code, CoreFailure, Error, Failure, finish};
 use corelo_capi_core::memory::{aligned, buffer, bytes, store};
 use corelo_core::arena::Arena;
-use corelo_core::object::Object;
+use corelo_core::object::{Object, ProgramId};
 use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared};
 use corelo_loader::attach::Link;
 use corelo_loader::kernel::{KernelBtf, Modules};
@@ -55,7 +55,7 @@ impl<T: ?Sized> Drop for Pinned<T> {
 /// An object that is being loaded. Fields are dropped in this order: each borrows from those below it.
 #[derive(Debug)]
 pub struct Loader {
-    links: Vec<(usize, Link)>,
+    links: Vec<(ProgramId, Link)>,
     pub(crate) collection: Option<Collection<'static>>,
     prepared: Pinned<Prepared<'static>>,
     arena: Arena<'static>,

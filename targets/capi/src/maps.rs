@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 
 use corelo_capi_core::error::{Code, Error, Failure, finish};
 use corelo_capi_core::memory::{buffer, bytes, store};
+use corelo_core::object::MapId;
 use corelo_loader::sys::Errno;
 use corelo_loader::sys::fd_table::MapRef;
 
@@ -47,13 +48,13 @@ pub unsafe extern "C" fn corelo_map_find(
         let (loader, name) = unsafe { (loader(handle)?, string(name, "name")?) };
         let collection = loader.loaded()?;
         let prepared = collection.prepared();
-        let found = prepared.maps().iter().enumerate().find_map(|(number, map)| {
-            if prepared.map_name(map) == name.as_bytes() { Some((number, collection.map_fd(number)?)) } else { None }
+        let found = prepared.declared().maps_by_id().find_map(|(id, map)| {
+            if prepared.map_name(map) == name.as_bytes() { Some((id, collection.map_fd(id)?)) } else { None }
         });
-        let (number, fd) = found.ok_or_else(|| Failure::new(Code::NotFound, format!("no map {name}")))?;
+        let (id, fd) = found.ok_or_else(|| Failure::new(Code::NotFound, format!("no map {name}")))?;
         let sizes = MapRef::new(fd).map_err(|errno| system(format!("map {name}: {errno}"), errno))?;
         let found = Map {
-            number: number as u32,
+            number: id.get(),
             fd: fd.as_raw_fd(),
             map_type: sizes.map_type(),
             max_entries: sizes.max_entries(),
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn corelo_map_find(
 
 /// A map of the loader's by its number, and the call that failed on it.
 fn map<'l>(loader: &'l Loader, number: u32) -> Result<MapRef<'l>, LoaderFailure> {
-    let fd = loader.loaded()?.map_fd(number as usize);
+    let fd = loader.loaded()?.map_fd(MapId::new(number));
     let fd = fd.ok_or_else(|| Failure::new(Code::NotFound, format!("no map #{number}")))?;
     MapRef::new(fd).map_err(|errno| system(format!("map #{number}: {errno}"), errno))
 }

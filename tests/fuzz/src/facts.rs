@@ -183,7 +183,7 @@ fn declared(prepared: &Prepared<'_>, digest: &mut Digest) {
         digest.add((prepared.function_name(function), prepared.section_name(function), function));
         digest.add(prepared.struct_ops_member(number, |_| true));
     }
-    for (number, map) in prepared.maps().iter().enumerate() {
+    for (number, map) in prepared.declared().maps_by_id() {
         digest.add((prepared.map_name(map), map, map.inner(), map.pinning()));
         digest.bytes(map.initial_data(object));
         for function in 0..prepared.declared().functions().len() {

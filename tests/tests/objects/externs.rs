@@ -44,9 +44,9 @@ fn a_typed_kernel_variable() {
     // The weak one that vmlinux lacks may be in a module.
     assert!(search.wants_modules());
     let prepared = search.finish();
-    let number =
-        prepared.declared().externs().iter().position(|ext| object.symbol_name(ext.symbol()) == b"runqueues").unwrap();
-    let ExternMatch::Found { module: 0, .. } = prepared.extern_match(number) else {
+    let mut externs = prepared.declared().externs_by_id();
+    let (id, _) = externs.find(|(_, ext)| object.symbol_name(ext.symbol()) == b"runqueues").unwrap();
+    let ExternMatch::Found { module: 0, .. } = prepared.extern_match(id) else {
         return corelo_tests::kernel::not_here("variables of the kernel", "its BTF has none");
     };
     // The verifier looks a variable's address up, which takes CONFIG_KALLSYMS_ALL.

@@ -63,9 +63,9 @@ pub(super) fn place_inner_maps(maps: &mut [Map], first: usize) -> Result<(), Obj
     for at in 0..maps.len() {
         let Some(map) = maps.get(at) else { break };
         let Some(index) = map.inner() else { continue };
-        let place = u64::from(to_u32(index)).saturating_mul(u64::from(to_u32(SEVEN_WORDS)));
+        let place = u64::from(index.get()).saturating_mul(u64::from(to_u32(SEVEN_WORDS)));
         let is_it = |inner: &Map| inner.section_offset == place && !holds_maps(inner);
-        let bad = ObjectError::LegacyMapWord { symbol: map.name, word: 5, value: to_u32(index) };
+        let bad = ObjectError::LegacyMapWord { symbol: map.name, word: 5, value: index.get() };
         let found = maps.iter().position(is_it).and_then(|inner| inner.checked_add(first)?.checked_add(1));
         let inner_index = found.and_then(|inner_index| u16::try_from(inner_index).ok()).ok_or(bad)?;
         if let Some(map) = maps.get_mut(at) {

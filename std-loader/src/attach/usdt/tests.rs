@@ -80,7 +80,7 @@ mod older_kernels {
         [all[0], all[1], all[2], all[3]]
     }
 
-    fn with_program(then: impl FnOnce(&Collection<'_>, usize)) {
+    fn with_program(then: impl FnOnce(&Collection<'_>, corelo_core::object::ProgramId)) {
         if !has(&[Feature::Bpf, Feature::Uprobes]) {
             return;
         }

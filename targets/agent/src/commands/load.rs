@@ -1,5 +1,6 @@
 //! `corelo load`: into the kernel and out again, to see what it makes of an object.
 
+use corelo_core::object::ProgramId;
 use corelo_core::uapi::{AttachType, MapTypeName, ProgType};
 use corelo_loader::load::Collection;
 use corelo_loader::objects::{map_info, prog_info, prog_map_ids};
@@ -104,8 +105,8 @@ fn word(value: &Value) -> &str {
 }
 
 /// The attach type that the program's section says; `None` for types of program that have none.
-fn attach_type(collection: &Collection<'_>, number: usize) -> Option<String> {
-    let kind = collection.program_kind(number)?;
+fn attach_type(collection: &Collection<'_>, program: ProgramId) -> Option<String> {
+    let kind = collection.program_kind(program)?;
     // 0 is none, but for these.
     let has_one = kind.expected_attach_type != AttachType::NONE || kind.prog_type == ProgType::CGROUP_SKB;
     has_one.then(|| kind.expected_attach_type.to_string())
@@ -144,7 +145,7 @@ fn programs(collection: &Collection<'_>) -> Result<Vec<Value>, Failure> {
 fn maps(collection: &Collection<'_>) -> Result<Vec<Value>, Failure> {
     let prepared = collection.prepared();
     let mut list = Vec::new();
-    for (number, map) in prepared.maps().iter().enumerate() {
+    for (number, map) in prepared.declared().maps_by_id() {
         let Some(fd) = collection.map_fd(number) else { continue };
         let name = text(prepared.map_name(map));
         let info = map_info(fd)

@@ -51,7 +51,7 @@ impl Row {
     fn new(ready: &Ready<'_>, relocation: &Relocation<'_>) -> Self {
         let prepared = &ready.prepared;
         let decision = relocation.decision;
-        let function = relocation.function.and_then(|number| prepared.declared().functions().get(number));
+        let function = relocation.function.and_then(|number| prepared.declared().function(number));
         let (status, error) = match relocation.outcome {
             Ok(Patched::Value) => ("patched", None),
             Ok(Patched::Poison) => ("poisoned", None),

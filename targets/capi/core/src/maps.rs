@@ -1,6 +1,6 @@
 //! What there is to create.
 
-use corelo_core::object::MapOrigin;
+use corelo_core::object::{MapId, MapOrigin};
 
 use crate::error::{Code, CoreFailure, Error, finish};
 use crate::memory::{Text, store};
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn corelo_map_info(
             value_size: map.value_size,
             max_entries: map.max_entries,
             flags: map.flags,
-            inner: map.inner().and_then(|inner| u32::try_from(inner).ok()).unwrap_or(u32::MAX),
+            inner: map.inner().map_or(u32::MAX, MapId::get),
             is_data: map.is_internal(),
         };
         // SAFETY: NULL or writable, the caller's promise.

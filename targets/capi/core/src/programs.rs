@@ -4,8 +4,8 @@ use core::mem::MaybeUninit;
 
 use corelo_core::insn::{INSN_SIZE, Insn};
 use corelo_core::link::ReferenceKind;
-use corelo_core::object::Function;
 use corelo_core::object::section_name::{parse, parse_older, split_optional};
+use corelo_core::object::{Function, ProgramId};
 use corelo_core::prepare::AttachTarget;
 
 use crate::error::{Code, CoreFailure, Error, finish};
@@ -62,7 +62,7 @@ pub struct Patch {
     pub number: u32,
 }
 
-fn function(prepared: &Prepared, program: usize) -> Result<(usize, &'static Function), CoreFailure> {
+fn function(prepared: &Prepared, program: usize) -> Result<(ProgramId, &'static Function), CoreFailure> {
     let nothing = CoreFailure::text(Code::NotFound, "there is no program of this number");
     prepared.inner.declared().programs().nth(program).ok_or(nothing)
 }
@@ -93,11 +93,11 @@ pub unsafe extern "C" fn corelo_program_info(
     let ask = || {
         // SAFETY: NULL or valid, the caller's promise.
         let prepared = unsafe { prepared.as_ref() }.ok_or(CoreFailure::argument("prepared is NULL"))?;
-        let (number, function) = function(prepared, program)?;
+        let (id, function) = function(prepared, program)?;
         let section = prepared.inner.section_name(function);
         let (bare, is_optional) = split_optional(section);
         let kind = parse(bare).or_else(|| parse_older(bare));
-        let target = prepared.inner.attach_target(number);
+        let target = prepared.inner.attach_target(id);
         let found = ProgramInfo {
             name: Text::new(prepared.inner.function_name(function)),
             section: Text::new(section),
@@ -146,9 +146,9 @@ pub unsafe extern "C" fn corelo_link(
         // SAFETY: the caller's promise.
         let patches = unsafe { buffer(patches.cast::<MaybeUninit<Patch>>(), patches_size) }
             .ok_or(CoreFailure::argument("patches is NULL"))?;
-        let (number, _) = function(prepared, program)?;
+        let (id, _) = function(prepared, program)?;
         let mut scratch = prepared.arena.scratch();
-        let linked = prepared.inner.program(number, &mut scratch)?;
+        let linked = prepared.inner.program(id, &mut scratch)?;
         // SAFETY: NULL or writable, the caller's promise.
         unsafe { store(insn_count, linked.insns.len()) }.ok_or(CoreFailure::argument("insn_count is NULL"))?;
         // SAFETY: NULL or writable, the caller's promise.
@@ -162,16 +162,13 @@ pub unsafe extern "C" fn corelo_link(
             place.write(u64::from_ne_bytes(raw(*insn)));
         }
         for (place, reference) in patches.iter_mut().zip(linked.references) {
-            place.write(Patch {
-                insn_idx: reference.insn_idx,
-                kind: match reference.kind() {
-                    ReferenceKind::Map => Reference::Map,
-                    ReferenceKind::MapValue => Reference::MapValue,
-                    ReferenceKind::ExternLoad => Reference::ExternLoad,
-                    ReferenceKind::ExternCall => Reference::ExternCall,
-                },
-                number: reference.index() as u32,
-            });
+            let (kind, number) = match reference.kind() {
+                ReferenceKind::Map(map) => (Reference::Map, map.get()),
+                ReferenceKind::MapValue(map) => (Reference::MapValue, map.get()),
+                ReferenceKind::ExternLoad(id) => (Reference::ExternLoad, id.get()),
+                ReferenceKind::ExternCall(id) => (Reference::ExternCall, id.get()),
+            };
+            place.write(Patch { insn_idx: reference.insn_idx, kind, number });
         }
         Ok(())
     };

@@ -72,9 +72,8 @@ pub unsafe extern "C" fn corelo_relocations(
         // SAFETY: NULL or valid, the caller's promise.
         let prepared = unsafe { prepared.as_ref() }.ok_or(CoreFailure::argument("prepared is NULL"))?;
         let each = each.ok_or(CoreFailure::argument("each is NULL"))?;
-        let functions = prepared.inner.declared().functions();
         for relocation in prepared.inner.relocations() {
-            let function = relocation.function.and_then(|number| functions.get(number));
+            let function = relocation.function.and_then(|id| prepared.inner.declared().function(id));
             let mut fault = [0u8; 160];
             let (status, fault_len) = match relocation.outcome {
                 Ok(Patched::Value) => (Status::Patched, 0),

@@ -9,7 +9,7 @@ use corelo_capi_core::error::{Code, Error};
 use corelo_capi_core::prepared::{Prepared, corelo_prepare};
 use corelo_capi_core::programs::{corelo_link, corelo_program_count};
 use corelo_core::arena::Arena;
-use corelo_core::object::Object;
+use corelo_core::object::{Object, ProgramId};
 use corelo_core::prepare::{self, Options};
 use zerocopy::IntoBytes;
 
@@ -31,7 +31,9 @@ fn by_the_library(object: &[u8], btf: &[u8], memory: &mut [u64]) -> Vec<String> 
     numbers.filter_map(link_error(link)).collect()
 }
 
-fn link_error<E: ToString>(mut link: impl FnMut(usize) -> Result<(), E>) -> impl FnMut(usize) -> Option<String> {
+fn link_error<E: ToString>(
+    mut link: impl FnMut(ProgramId) -> Result<(), E>,
+) -> impl FnMut(ProgramId) -> Option<String> {
     move |number| link(number).err().map(|error| error.to_string())
 }
 
