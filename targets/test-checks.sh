@@ -257,6 +257,9 @@ packages
 damaged std-loader/README.md 's|(OLD-KERNELS.md)|(OLDER-KERNELS.md)|'
 fails "test-packages, a link to nothing" "$check"
 packages
+damaged std-loader/README.md '/^| `usdt`/d'
+fails "test-packages, a feature that the README does not name" "$check"
+packages
 damaged tests/Cargo.toml '/^publish/d'
 fails "test-packages, a crate that is neither published nor not" "$check"
 for text in 'echo attached: on_exec' 'echo 12 sleep' 'exit 0' 'exit 1'; do

@@ -83,12 +83,19 @@ links() {
         [ -e "$1/$link" ] || { echo "README.md: there is no $link" && return 1; }
     done
 }
+features() {
+    local feature
+    for feature in $(sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z0-9_-]*\) = .*/\1/p' "$1/Cargo.toml"); do
+        [ "$feature" = default ] || grep -q "^| \`$feature\`" "$1/README.md" || { echo "README.md: no feature $feature" && return 1; }
+    done
+}
 while read -r name folder patterns; do
     unpacked=$work/$name-$version
     check "$name: unpacked" tar -xzf "$target/package/$name-$version.crate" -C "$work"
     check "$name: what it needs and nothing else" same_files "$folder" "$patterns" "$unpacked"
     check "$name: described" described "$unpacked"
     check "$name: the links of its README" links "$unpacked"
+    check "$name: its features are in its README" features "$unpacked"
     for licence in LICENSE-APACHE LICENSE-MIT; do
         check "$name: $licence" cmp "$licence" "$unpacked/$licence"
     done
