@@ -110,11 +110,10 @@ cd "$work/corelo-loader-$version" || exit 1
 check "the loader's examples" cargo build --all-features --examples "${patch[@]}"
 
 mkdir -p "$work/fresh/src"
-printf '[package]\nname = "fresh"\nversion = "0.0.0"\nedition = "2024"\n\n[dependencies]\ncorelo-core = "%s"\ncorelo-loader = "%s"\n' \
-    "$version" "$version" >"$work/fresh/Cargo.toml"
+printf '[package]\nname = "fresh"\nversion = "0.0.0"\nedition = "2024"\n\n[dependencies]\ncorelo-loader = "%s"\n' "$version" >"$work/fresh/Cargo.toml"
 cp examples/steps.rs "$work/fresh/src/main.rs" && cp -r examples/bpf "$work/fresh/src/"
 cd "$work/fresh" || exit 1
-check "a new crate with the loader as its dependency" cargo build "${patch[@]}"
+check "a new crate with the loader as its one dependency" cargo build "${patch[@]}"
 
 # It watches processes start; this starts some.
 watches() {

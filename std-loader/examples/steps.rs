@@ -5,8 +5,8 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use corelo_core::object::Object;
-use corelo_core::prepare::Options;
+use corelo_loader::corelo_core::object::Object;
+use corelo_loader::corelo_core::prepare::Options;
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::objects::GrowingLog;
 use corelo_loader::prepare::{Kernel, KernelOptions};

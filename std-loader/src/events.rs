@@ -11,3 +11,21 @@ mod ring_buffer;
 pub use iter_reader::IterReader;
 pub use perf_buffer::{PerfBuffer, PerfRecord, PerfRing};
 pub use ring_buffer::{Fill, RingBuffer, RingError, RingSet};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsFd, AsRawFd};
+
+    #[test]
+    fn readers_have_descriptors_and_may_go_to_another_thread() {
+        fn goes_where_events_are_waited_for<T: AsFd + AsRawFd + Send>() {}
+        goes_where_events_are_waited_for::<RingBuffer>();
+        goes_where_events_are_waited_for::<RingSet<'_>>();
+        goes_where_events_are_waited_for::<PerfRing>();
+        goes_where_events_are_waited_for::<PerfBuffer<'_>>();
+        goes_where_events_are_waited_for::<IterReader>();
+        fn is_read<T: std::io::Read>() {}
+        is_read::<IterReader>();
+    }
+}

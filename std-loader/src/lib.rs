@@ -41,6 +41,26 @@
 //! }
 //! ```
 //!
+//! # One dependency
+//!
+//! What the calls of this crate take and give of others is here: [`corelo_core`] with the object's tables and types, and
+//! [`zerocopy`], whose derives tell that a type of a map or a variable is plain bytes. They have to be told where it is:
+//!
+//! ```
+//! use corelo_loader::zerocopy::{FromBytes, Immutable, IntoBytes};
+//!
+//! #[derive(FromBytes, IntoBytes, Immutable)]
+//! #[zerocopy(crate = "corelo_loader::zerocopy")]
+//! #[repr(C)]
+//! struct Stats {
+//!     execs: u64,
+//!     last_ns: u64,
+//! }
+//!
+//! let stats = Stats { execs: 1, last_ns: 2 };
+//! assert_eq!(stats.as_bytes()[..8], 1u64.to_ne_bytes());
+//! ```
+//!
 //! # What is promised
 //!
 //! - The way from an object to loaded, attached programs and to their records uses no heap: buffers come from the caller,
@@ -49,6 +69,9 @@
 //! - Every descriptor has an owner and is close-on-exec; whatever fails on the way leaves none open.
 //! - Errors are small `Copy` values with the kernel's number in them ([`sys::Errno`]).
 //! - A retry is always bounded: programs that EAGAIN interrupts, verifier logs that never fit.
+
+pub use corelo_core;
+pub use zerocopy;
 
 pub mod attach;
 pub mod events;

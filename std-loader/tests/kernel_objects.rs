@@ -3,6 +3,7 @@
 //! Needs root and bpf(2): without them, or without what a test needs beyond, it says what the kernel refuses and is skipped, and
 //! fails instead where CORELO_REQUIRE_KERNEL=1 and a plain kernel has it.
 
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -861,11 +862,9 @@ fn iterators_are_read() {
     let program = load_tracing(AttachType::TRACE_ITER.0, id, &insns);
     let link = attach::iter::attach_map(program.as_fd(), map.as_fd()).unwrap();
     for _ in 0..2 {
-        let reader = IterReader::new(&link).unwrap();
-        let mut buffer = [0; 256];
-        let len = reader.read(&mut buffer).unwrap();
-        assert_eq!(buffer[..len], b"corelo!\n".repeat(4)[..]);
-        assert_eq!(reader.read(&mut buffer), Ok(0));
+        let mut text = String::new();
+        IterReader::new(&link).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "corelo!\n".repeat(4));
     }
     assert!(attach::iter::attach(program.as_fd()).is_err(), "it needs a map");
 }

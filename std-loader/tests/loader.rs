@@ -1,9 +1,12 @@
 //! The front door: objects loaded in one call, what is set of them, and what is said where it does not work.
 
 use std::error::Error as _;
+use std::io::Read;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use corelo_core::uapi::map_type;
+use corelo_loader::events::{PerfRecord, RingError};
 use corelo_loader::kernel::KernelBtf;
 use corelo_loader::load::{Autoload, Change, LoadError, Setting, SettingError};
 use corelo_loader::loader::{Cause, Error, Loader};
@@ -288,4 +291,67 @@ fn the_same_object_again_without_a_type_of_the_kernel() {
     let again = warm.snapshot();
     let mut third = vec![0; 64 << 10];
     assert_eq!(Loader::new(&object).warm(&again).load(&kernel, &mut third).unwrap().counts(), (1, 30));
+}
+
+#[test]
+fn an_iterator_is_read_like_a_file() {
+    if !has(&[Feature::TaskIterators]) {
+        return;
+    }
+    let (object, kernel, mut buffer) = (fixture("obj_iter"), Kernel::running(), vec![0; 64 << 10]);
+    let collection = Loader::new(&object).load(&kernel, &mut buffer).unwrap();
+    let mut walk = collection.program("each_task").unwrap().iter().unwrap();
+    // 8 bytes for each thread, its pid and its tgid, in reads that end within one.
+    let own = std::process::id();
+    let (mut records, mut piece) = (Vec::new(), [0; 12]);
+    loop {
+        match walk.read(&mut piece).unwrap() {
+            0 => break,
+            len => records.extend_from_slice(&piece[..len]),
+        }
+    }
+    assert!(records.chunks_exact(8).any(|record| record == [own.to_ne_bytes(), own.to_ne_bytes()].concat()));
+    assert_eq!(records.len() % 8, 0);
+    // The whole of it once more, after everything else of the object is gone.
+    let mut walk = collection.program("each_task").unwrap().iter().unwrap();
+    drop(collection);
+    let mut again = Vec::new();
+    walk.read_to_end(&mut again).unwrap();
+    assert!(again.len() >= 16 && again.len() % 8 == 0, "{}", again.len());
+}
+
+#[test]
+fn what_is_no_iterator_is_refused_by_name() {
+    if !is_root() {
+        return;
+    }
+    let (object, kernel, mut buffer) = (fixture("obj_globals"), Kernel::running(), vec![0; 64 << 10]);
+    let collection = Loader::new(&object).load(&kernel, &mut buffer).unwrap();
+    let error = collection.program("sum").unwrap().iter().unwrap_err();
+    assert_eq!(error.cause(), &Cause::NoTarget);
+    assert!(error.to_string().starts_with("program sum (section socket): its section makes it no iterator"), "{error}");
+}
+
+#[test]
+fn perf_events_are_read_through_the_collection() {
+    // Test runs of raw tracepoint programs came with them.
+    if !has(&[Feature::BoundMaps]) {
+        return;
+    }
+    let (object, kernel, mut buffer) = (fixture("obj_arg_ctx"), Kernel::running(), vec![0; 64 << 10]);
+    let loader = Loader::new(&object).autoload(Autoload::None).want("on_raw");
+    let collection = loader.load(&kernel, &mut buffer).unwrap();
+    let error = collection.perf_buffer("events", 1, &mut []).map(drop).unwrap_err();
+    assert!(error.to_string().starts_with("map events: ") && error.to_string().contains("CPUs"), "{error}");
+    assert!(matches!(error.cause(), Cause::Ring(RingError::TooManyCpus { .. })), "{error}");
+    let mut rings = [const { None }; 256];
+    let mut events = collection.perf_buffer("events", 1, &mut rings).unwrap();
+    collection.program("on_raw").unwrap().test_run(&mut TestRun::default()).unwrap();
+    let (mut scratch, mut seen) = ([0; 256], Vec::new());
+    let count = events.poll(Some(Duration::from_secs(10)), &mut scratch, |_, record| match record {
+        PerfRecord::Sample(bytes) => seen.push(bytes.to_vec()),
+        other => panic!("{other:?}"),
+    });
+    // The kernel pads a sample.
+    assert_eq!((count.unwrap(), seen[0].first_chunk()), (1, Some(&2u32.to_ne_bytes())));
 }

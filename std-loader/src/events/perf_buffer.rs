@@ -4,7 +4,7 @@
 //! A record that wraps comes in two pieces; they are put together in a buffer of the caller's.
 
 use core::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::epoll;
@@ -49,6 +49,12 @@ pub struct PerfRing {
 impl AsFd for PerfRing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
+    }
+}
+
+impl AsRawFd for PerfRing {
+    fn as_raw_fd(&self) -> RawFd {
+        self.event.as_raw_fd()
     }
 }
 
@@ -146,6 +152,12 @@ impl AsFd for PerfBuffer<'_> {
     }
 }
 
+impl AsRawFd for PerfBuffer<'_> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+}
+
 impl<'r> PerfBuffer<'r> {
     /// Opens a ring of `pages` data pages (of this kernel's page size; a power of two) on each online CPU that the map has
     /// an entry for, and puts it there. `rings` is room for them: one place for each such CPU.
@@ -174,7 +186,7 @@ impl<'r> PerfBuffer<'r> {
         };
         for (index, cpu) in cpus.enumerate() {
             let ring = PerfRing::open(cpu, pages)?;
-            let fd = std::os::fd::AsRawFd::as_raw_fd(&ring.event);
+            let fd = ring.as_raw_fd();
             buffer.map.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), 0).map_err(call("BPF_MAP_UPDATE_ELEM"))?;
             let data = epoll::EventData::new_u64(index as u64);
             epoll::add(&buffer.epoll, &ring, data, epoll::EventFlags::IN).map_err(call("epoll_ctl"))?;

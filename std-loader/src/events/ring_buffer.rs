@@ -7,7 +7,7 @@
 
 use core::fmt;
 use core::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -166,6 +166,12 @@ impl AsFd for RingBuffer {
     }
 }
 
+impl AsRawFd for RingBuffer {
+    fn as_raw_fd(&self) -> RawFd {
+        self.map.as_raw_fd()
+    }
+}
+
 impl RingBuffer {
     /// Maps the ring of a map, whose type and size are asked of the kernel. Reading goes on where the last reader of the
     /// map stopped. The map may be closed afterwards.
@@ -275,6 +281,12 @@ impl AsFd for RingSet<'_> {
     /// The epoll descriptor: readable when any ring has records.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+}
+
+impl AsRawFd for RingSet<'_> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
     }
 }
 

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::error::{Cause, Error};
 use super::names::{Names, write_unknown};
 use super::text::Text;
-use crate::events::RingBuffer;
+use crate::events::{PerfBuffer, PerfRing, RingBuffer};
 use crate::load::Collection;
 use crate::objects::{Map, PerCpuMap};
 use crate::report::Name;
@@ -114,6 +114,20 @@ impl<'a> Collection<'a> {
         self.raw_map(name)?.ring()
     }
 
+    /// The rings of a map of perf events: one of `pages` data pages (a power of two) on each online CPU, in `rings`, which has
+    /// a place for each.
+    ///
+    /// # Errors
+    /// As [`Collection::raw_map`]; [`Cause::Ring`].
+    pub fn perf_buffer<'r>(
+        &self,
+        name: &str,
+        pages: u32,
+        rings: &'r mut [Option<PerfRing>],
+    ) -> Result<PerfBuffer<'r>, Error> {
+        self.raw_map(name)?.perf_buffer(pages, rings)
+    }
+
     /// A program array, whose slots take programs.
     ///
     /// # Errors
@@ -188,6 +202,15 @@ impl<'c> CollectionMap<'c> {
     /// [`Cause::Ring`]
     pub fn ring(&self) -> Result<RingBuffer, Error> {
         RingBuffer::new(self.as_fd()).map_err(|error| self.error(Cause::Ring(error), |text| write!(text, "{error}")))
+    }
+
+    /// The rings of its perf events: see [`Collection::perf_buffer`].
+    ///
+    /// # Errors
+    /// [`Cause::Ring`]
+    pub fn perf_buffer<'r>(&self, pages: u32, rings: &'r mut [Option<PerfRing>]) -> Result<PerfBuffer<'r>, Error> {
+        PerfBuffer::open(self, pages, rings)
+            .map_err(|error| self.error(Cause::Ring(error), |text| write!(text, "{error}")))
     }
 
     fn error(&self, cause: Cause, write: impl FnOnce(&mut Text) -> core::fmt::Result) -> Error {

@@ -12,6 +12,7 @@ use super::error::{Cause, Error};
 use super::names::{Names, write_unknown};
 use crate::attach::usdt::Usdt;
 use crate::attach::{self, Link, LinkError};
+use crate::events::IterReader;
 use crate::load::Collection;
 use crate::objects::pin;
 use crate::objects::{ProgInfo, TestRun, TestRunResult, prog_info, prog_test_run};
@@ -229,6 +230,35 @@ impl<'c> Program<'c> {
     /// [`Cause::Attach`]
     pub fn attach_usdt(&self, probe: &Usdt<'_>) -> Result<Link, Error> {
         self.collection.attach_usdt(self.id, probe).map_err(|error| self.not_attached(error))
+    }
+
+    /// Walks over what an iterator (`SEC("iter/task")`, Linux 5.8) is called for, once: the result is a
+    /// [`Read`](std::io::Read) of what it writes. [`Program::iter_map`] is for the elements of a map; for tasks by their pid and
+    /// for trees of cgroups see [`attach::iter::attach_with`].
+    ///
+    /// # Errors
+    /// [`Cause::NoTarget`] where it is no iterator; [`Cause::Attach`]
+    pub fn iter(&self) -> Result<IterReader, Error> {
+        self.walk(attach::iter::attach)
+    }
+
+    /// As [`Program::iter`], over the elements of a map (`SEC("iter/bpf_map_elem")`, Linux 5.9).
+    ///
+    /// # Errors
+    /// The same.
+    pub fn iter_map(&self, map: impl AsFd) -> Result<IterReader, Error> {
+        self.walk(|program| attach::iter::attach_map(program, map.as_fd()))
+    }
+
+    /// The walk goes on without the link.
+    fn walk(&self, make: impl FnOnce(BorrowedFd<'c>) -> Result<Link, LinkError>) -> Result<IterReader, Error> {
+        // Another program may be attached by the same call, and would run until it is known that it is none.
+        if self.kind().is_none_or(|kind| kind.expected_attach_type != AttachType::TRACE_ITER) {
+            return Err(self.error(Cause::NoTarget, |text| {
+                text.write_str("its section makes it no iterator: SEC(\"iter/task\") and the like do")
+            }));
+        }
+        IterReader::new(&self.attach_with(make)?).map_err(|error| self.not_attached(error))
     }
 
     /// Runs it once in the kernel without attaching it (`BPF_PROG_TEST_RUN`).
