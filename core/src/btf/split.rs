@@ -150,6 +150,7 @@ pub fn rebase<'a>(
     collect(&distilled, wanted)?;
     mark_embedded(split_btf, &distilled, wanted, &mut inner)?;
 
+    // By hash for the one walk over the base; later by name, as strings are moved by their offsets.
     wanted.sort_unstable_by_key(|wanted| wanted.hash);
     search(base, &distilled, wanted)?;
     for wanted in wanted.iter_mut().filter(|wanted| wanted.id != 0) {
@@ -200,6 +201,7 @@ struct Wanted {
     /// Encoding of an INT, `kind_flag` of a FWD.
     detail: u32,
     is_embedded: u32,
+    // Of what was found, how many there are and the first is enough: only one alone is taken.
     /// Of the kind and name: how many, and the first.
     named: u32,
     first_named: u32,
@@ -254,6 +256,7 @@ impl Wanted {
     fn choose(&mut self) -> Result<(), RebaseError> {
         let id = TypeId(self.id);
         let is_composite = self.kind().is_composite();
+        // What the module only points to may have any size; what it holds as a whole has the one that it was compiled for.
         let by_name = self.kind() == Kind::Fwd || is_composite && self.is_embedded == 0 && self.named <= 1;
         let (count, first) = if by_name { (self.named, self.first_named) } else { (self.sized, self.first_sized) };
         let (count, first) = if by_name && count == 0 { (self.others, self.first_other) } else { (count, first) };

@@ -65,7 +65,8 @@ impl Reference {
     }
 }
 
-/// The maps that one program refers to.
+/// The maps that one program refers to. The kernel takes no more of them, and an object may have thousands: so a reference
+/// is looked for among a few, not among all of the object for every relocation.
 #[derive(Default)]
 pub(super) struct UsedMaps(heapless::Vec<u16, MAX_USED_MAPS>);
 
@@ -189,6 +190,7 @@ impl<'l> Linker<'l> {
                 LinkCause::UnsupportedSection { symbol: symbol.index }
             });
         };
+        // Global data, and what lies in an arena, is reached through the map's value; a map's own variable stands for the map.
         let is_value = map.section() != section || matches!(map.origin(), MapOrigin::Data(_));
         first.set_imm(0, endian);
         if !is_value {

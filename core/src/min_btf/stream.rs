@@ -90,7 +90,8 @@ pub fn stream<'a, S: Source>(
     Ok(Streamed { blob: made.blob, ids: made.ids, passes, bytes_read })
 }
 
-/// Names that the object knows: hashes of what is left of them without flavour.
+/// Names that the object knows: hashes of what is left of them without flavour. Two names of one hash do no harm: a name too
+/// many is kept.
 struct Vocabulary<'v> {
     hashes: &'v mut [u32],
     first_bytes: FirstBytes,
@@ -166,9 +167,9 @@ impl Known<'_> {
 
 /// Set in the value of a type that may answer a query.
 const CANDIDATE: u32 = 1 << 31;
-/// The place of a type that is still to be read.
+/// Where a type's record is, as long as it is still to be read. (Else an offset in the log of records.)
 const PENDING: u32 = CANDIDATE - 1;
-/// The place of a type that is not there.
+/// Where it is for a type that is not there.
 const MISSING: u32 = PENDING - 1;
 
 fn place(pair: Pair) -> u32 {
@@ -199,6 +200,8 @@ impl<'n> Job<'n> {
         before: usize,
         arena: &mut Arena<'_>,
     ) -> Result<Made, StreamError<S::Error>> {
+        // How much each pass finds is not known before. So each writes into all that the arena has left, bytes from the front
+        // and pairs from the back, and is then closed: moved together, and taken from the arena at its size.
         let vocabulary = Vocabulary::collect(self.needs, arena)?;
 
         let mut known = Pairs::new(arena.rest(), Part::Queries);
@@ -228,6 +231,8 @@ impl<'n> Job<'n> {
         for pair in &*candidates {
             records.insert(*pair)?;
         }
+        // What a type leads to is known only when it was read. So after every pass the walk starts anew from the candidates,
+        // over more types each time, until it meets none that is still to be read.
         loop {
             let (log, entries) = records.both();
             let mut graph = Resident { log, entries, known, endian: self.blob.extents.endian };

@@ -22,6 +22,8 @@ impl OpenDecisions<'_> {
         let mut judge = Judge::new(local, answers.types(), VMLINUX, self.endian, MAX_ALL_COMPARISONS);
         for run in self.list.chunk_by_mut(|one, next| one.root == next.root) {
             let candidates = run.first().map_or(&[][..], |decision| answers.of(decision.root));
+            // Counted first and merged then, as which candidates count is known when all of them were compared with all
+            // relocations. One alone counts however few it matches: it need not be compared twice.
             let most = match candidates {
                 [] => continue,
                 [_] => None,
@@ -38,7 +40,8 @@ impl OpenDecisions<'_> {
     }
 
     /// First of two looks at a module, for root types that vmlinux has no candidate for: how many relocations its
-    /// candidates match. Every module is looked at before [`OpenDecisions::resolve_module`] is called for any.
+    /// candidates match. Every module is looked at before [`OpenDecisions::resolve_module`] is called for any: the candidates
+    /// of all modules are judged together, with one module in memory at a time.
     pub(crate) fn weigh_module(&mut self, local: &Types<'_>, answers: &Answers<'_>, module: u16) {
         let mut judge = Judge::new(local, answers.types(), module, self.endian, MAX_ALL_COMPARISONS);
         for run in self.list.chunk_by_mut(|one, next| one.root == next.root) {

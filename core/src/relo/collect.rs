@@ -26,6 +26,8 @@ impl<'buf> OpenDecisions<'buf> {
     /// # Errors
     /// [`ArenaFull`]
     pub(crate) fn collect(ext: &BtfExt<'_>, endian: Endian, arena: &mut Arena<'buf>) -> Result<Self, ArenaFull> {
+        // Three words for every record, to be sorted: only then is known which are distinct, and only those become decisions,
+        // which are four times as long.
         let mut words = arena.grow::<u32>(Part::Decisions);
         for section in ext.core_relos.sections() {
             for relo in (0..section.count).filter_map(|index| section.core_relo(index)) {
@@ -38,7 +40,8 @@ impl<'buf> OpenDecisions<'buf> {
         keys.sort_unstable();
         let distinct = count_and_compact(keys);
         words.truncate(distinct.wrapping_mul(3));
-        // Keys become decisions in place: each is read before anything reaches it.
+        // Keys become decisions in the bytes that they lie in, the last first: a decision is longer than a key, so none
+        // reaches a key that was not read.
         let len = distinct.saturating_mul(DECISION_WORDS);
         while words.len() < len {
             words.push(0)?;

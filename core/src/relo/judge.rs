@@ -123,7 +123,8 @@ impl<'j> Judge<'j> {
         }
     }
 
-    /// What candidate `id` gives; `None` where it does not match.
+    /// What candidate `id` gives; `None` where it does not match. The local side is worked out anew each time: kept, it would
+    /// take a spec of some 64 steps for every relocation.
     fn evaluate(&mut self, decision: &Decision, id: TypeId) -> Result<Option<Outcome>, TargetFault> {
         self.left = self.left();
         self.allowed = self.left.min(MAX_COMPARISONS);

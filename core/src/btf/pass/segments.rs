@@ -28,6 +28,7 @@ impl<'a> Pass<'_, '_, 'a> {
         let (words, _) = self.btf.types.data().as_chunks();
         let [second, third] = CUTS.map(|part| self.find_start((self.btf.types.len() / 24).saturating_mul(part)));
         let (second, third) = (second? / 4, third? / 4);
+        // Each has the words from the first on, so that what it counts is an offset in the whole.
         let segment = |start, end| Some(Cursor::new(words.get(..end)?, start));
         let is_in_order = second < third && third < words.len();
         is_in_order.then_some([segment(0, second)?, segment(second, third)?, segment(third, words.len())?])
@@ -43,6 +44,8 @@ impl<'a> Pass<'_, '_, 'a> {
         self.ends = cursors.map(|cursor| to_u32(cursor.words.len()));
         let mut pending = Pending::new();
         self.walk_in_step(&mut cursors, steps, &mut pending, stride)?;
+        // The proof of the cuts: a cursor that passed the end of its segment did not meet the start of the next one, which
+        // was then in the middle of a type.
         if let Some(cursor) = cursors.iter().find(|cursor| cursor.is_beyond()) {
             return Err(self.unreadable(cursor.info_at, cursor.count));
         }
@@ -91,8 +94,8 @@ impl<'a> Pass<'_, '_, 'a> {
                     len = self.look_at(pending, len)?;
                 }
             };
-            for (number, (cursor, info_at)) in cursors.iter_mut().zip([first, second, third]).enumerate() {
-                (cursor.info_at, cursor.count) = (info_at, count.wrapping_add(u32::from(number < ahead)));
+            for (turn, (cursor, info_at)) in cursors.iter_mut().zip([first, second, third]).enumerate() {
+                (cursor.info_at, cursor.count) = (info_at, count.wrapping_add(u32::from(turn < ahead)));
             }
             if count != row_end || cursors.iter().any(Cursor::is_done) {
                 pending.len = len;
@@ -101,7 +104,7 @@ impl<'a> Pass<'_, '_, 'a> {
         }
     }
 
-    /// A place after `near` where a type seems to start.
+    /// An offset after `near` at which a type seems to start.
     fn find_start(&self, near: usize) -> Option<usize> {
         let near = near & !3;
         (near..near.saturating_add(CUT_WITHIN)).step_by(4).find_map(|start| {
