@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_34_lockdown_is_named() {
+    fn a_refusal_under_lockdown_is_named() {
         for (errno, mode, locked) in [
             (Errno::EPERM, lockdown::Mode::Confidentiality, true),
             (Errno::EINVAL, lockdown::Mode::Confidentiality, true),

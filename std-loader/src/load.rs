@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn case_19_where_the_kernel_refuses_good_btf_maps_are_made_without_types() {
+    fn where_the_kernel_refuses_good_btf_maps_are_made_without_types() {
         assert_eq!(create_with(Ok(())), Ok(()));
         for errno in [Errno::EINVAL, Errno::ENOTSUPP, Errno::E2BIG, Errno::EPERM] {
             assert_eq!(create_with(Err(errno)), Ok(()), "{errno}");

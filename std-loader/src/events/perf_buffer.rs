@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn case_36_samples_losses_and_wrapped_records() {
+    fn samples_losses_and_wrapped_records_are_told_apart() {
         let long = sample(&[8; 60]);
         let file = perf_file(
             page_size() as u64,
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn case_36_a_wrapped_record_is_put_together() {
+    fn a_wrapped_perf_record_is_put_together() {
         let data: Vec<u8> = (0..60).collect();
         let file = perf_file(page_size() as u64, page_size() as u64 - 16, &[(9, &sample(&data))]);
         let mut ring = PerfRing {

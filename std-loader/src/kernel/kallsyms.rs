@@ -339,7 +339,7 @@ mod tests {
         ffffffffc0000100 d last";
 
     #[test]
-    fn case_28_one_pass_for_many_names() {
+    fn one_pass_finds_the_addresses_of_many_names() {
         let mut names: [&[u8]; 8] =
             [b"_text", b"absent", b"alias", b"clang_made", b"fixed_percpu_data", b"in_module", b"last", b"twice"];
         let want = [
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn case_28_hidden_addresses_are_no_addresses() {
+    fn hidden_addresses_are_no_addresses() {
         let text = b"0000000000000000 T _text\n0000000000000000 t wanted\n";
         assert_eq!(run(text, 9, &[b"wanted"]), Err(KallsymsError::Hidden));
         // 32-bit kernels write eight digits.

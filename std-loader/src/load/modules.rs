@@ -105,7 +105,7 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     #[test]
-    fn case_29_calls_index_the_modules_behind_vmlinux() {
+    fn calls_index_the_modules_behind_vmlinux() {
         let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let (first, second) = (null(), null());
         let raw = [0, first.as_raw_fd(), second.as_raw_fd(), 0];

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_31_only_eperm_on_old_kernels_and_where_allowed() {
+    fn the_limit_is_raised_only_after_eperm_of_an_old_kernel_and_where_allowed() {
         let old = KernelVersion::new(5, 10, 200);
         let new = KernelVersion::new(5, 11, 0);
         assert!(wanted(Errno::EPERM, Memlock::RaiseIfRefused, old));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn case_31_never_lowered() {
+    fn the_limit_is_never_lowered() {
         let limit = |current, maximum| Rlimit { current, maximum };
         // (now, may go unlimited, result, what was set in the end)
         for (now, privileged, want) in [

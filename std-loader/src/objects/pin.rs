@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn case_33_comparison_normalises_perf_arrays_and_rings() {
+    fn perf_arrays_and_rings_are_compared_by_normalized_entries() {
         let null = std::fs::File::open("/dev/null").unwrap();
         let cpus = crate::sys::cpus::possible_cpus().unwrap();
         let page = crate::sys::page_size() as u32;
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn case_33_the_loser_of_the_race_takes_the_others_map() {
+    fn the_loser_of_a_race_for_a_pin_takes_the_others_map() {
         let mut pinned = false;
         let _guard = install(move |command, block| {
             Some(match command {

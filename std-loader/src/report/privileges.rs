@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_34_eperm_is_told_by_the_capabilities() {
+    fn eperm_is_explained_by_the_capabilities() {
         let (none, admin) = (CapabilitySet::empty(), CapabilitySet::SYS_ADMIN);
         let both = CapabilitySet::BPF | CapabilitySet::PERFMON;
         for (held, mode, said) in [

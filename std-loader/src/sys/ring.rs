@@ -334,7 +334,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn case_32_discarded_records_are_skipped_and_a_busy_one_stops() {
+    fn discarded_records_are_skipped_and_a_busy_one_stops() {
         let file = ring_file(4096, 0, &[(0, b"one"), (DISCARDED, b"two"), (0, b"three"), (BUSY, b"x")]);
         let mut ring = pages(&file, 4096);
         let (records, stop) = drain(&mut ring);
@@ -358,7 +358,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn case_32_positions_pass_four_gibibytes_and_records_wrap() {
+    fn positions_pass_four_gibibytes_and_records_wrap() {
         // A 64-bit process has a 64-bit kernel.
         let widths: &[Wide] = if cfg!(all(target_pointer_width = "32", target_endian = "little")) {
             &[Wide::U64, Wide::U32]
@@ -402,7 +402,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn case_32_halves_are_written_as_wide_as_the_kernel_reads() {
+    fn positions_are_written_as_wide_as_the_kernel_reads() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(page_size() as u64).unwrap();
         let words = Words::new(file.as_fd(), 0, page_size(), true).unwrap();
@@ -457,7 +457,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn case_36_perf_records_come_in_two_pieces_where_they_wrap() {
+    fn perf_records_come_in_two_pieces_where_they_wrap() {
         let size = page_size() as u64;
         let file = perf_file(size, (1 << 32) - 16, &[(9, &[1; 24]), (2, &[2; 16])]);
         let mut ring = PerfPages::new(file.as_fd(), 1).unwrap();

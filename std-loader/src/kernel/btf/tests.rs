@@ -108,7 +108,7 @@ fn what_is_no_btf() {
 }
 
 #[test]
-fn case_22_reading_goes_on_beyond_the_stated_size() {
+fn reading_goes_on_beyond_the_stated_size() {
     let bytes = vec![5u8; 3 * page_size() + 17];
     let named = file(&bytes);
     for hint in [0, 1, bytes.len(), 10 * bytes.len()] {
@@ -139,7 +139,7 @@ fn streams_give_the_bytes_of_their_file_or_section() {
 }
 
 #[test]
-fn case_22_mapped_and_read_agree() {
+fn btf_mapped_and_btf_read_are_the_same_bytes() {
     if !has(&[Feature::KernelBtf]) {
         return;
     }

@@ -35,7 +35,7 @@ fn an_old_kernel_has_none() {
 }
 
 #[test]
-fn case_34_a_refusal_is_not_an_old_kernel() {
+fn a_refusal_is_not_an_old_kernel() {
     for errno in [Errno::EPERM, Errno::ENOMEM, Errno::EMFILE, Errno::EAGAIN, Errno(libc::ENFILE)] {
         for feature in Feature::ALL {
             let (support, _) = ask(*feature, move |_, _| Err(errno));
@@ -45,7 +45,7 @@ fn case_34_a_refusal_is_not_an_old_kernel() {
 }
 
 #[test]
-fn case_34_lockdown_hides_helpers() {
+fn lockdown_hides_helpers_and_is_no_old_kernel() {
     let locked = || Ok(lockdown::Mode::Confidentiality);
     let open = || Ok(lockdown::Mode::Integrity);
     let hidden = || Err(Errno::EACCES);

@@ -22,7 +22,7 @@ fn one<const N: usize>(ty: Option<KconfigType>, text: &[u8]) -> Result<[u8; N], 
 }
 
 #[test]
-fn case_27_letters() {
+fn y_n_and_m_fit_bools_tristates_and_chars() {
     assert_eq!(one(BOOL, b"y"), Ok([1]));
     assert_eq!(one(BOOL, b"n"), Ok([0]));
     assert_eq!(one::<1>(BOOL, b"m"), Err(ValueError::ModuleIntoBool));
@@ -37,7 +37,7 @@ fn case_27_letters() {
 }
 
 #[test]
-fn case_27_numbers_and_their_ranges() {
+fn numbers_are_read_as_c_writes_them_and_fit_their_types() {
     assert_eq!(one(SIGNED, b"1000"), Ok(1000i32.to_ne_bytes()));
     assert_eq!(one(SIGNED, b"-5"), Ok((-5i32).to_ne_bytes()));
     assert_eq!(one(SIGNED, b"-5"), Ok((-5i64).to_ne_bytes()));
@@ -75,7 +75,7 @@ fn case_27_numbers_and_their_ranges() {
 }
 
 #[test]
-fn case_27_strings() {
+fn strings_are_cut_to_their_arrays_and_end_with_zero() {
     assert_eq!(one(CHARS, b"\"abc\""), Ok(*b"abc\0\0"));
     assert_eq!(one(CHARS, b"\"abcd\""), Ok(*b"abcd\0"));
     assert_eq!(one(CHARS, b"\"abcdefgh\""), Ok(*b"abcd\0"));
@@ -133,7 +133,7 @@ fn fill_one(name: &[u8], ty: Option<KconfigType>, is_weak: bool, source: Box<Sou
 }
 
 #[test]
-fn case_27_made_up_externs_need_no_file() {
+fn virtual_externs_need_no_configuration() {
     let mut values = [[0xaau8; 4]; 4];
     let [version, cookie, wrapper, later] = &mut values;
     let wanted = |name, is_weak| Wanted { name, ty: SIGNED, is_weak };
@@ -157,7 +157,7 @@ fn case_27_made_up_externs_need_no_file() {
 }
 
 #[test]
-fn case_27_strong_and_weak() {
+fn an_absent_option_is_zero_if_weak_and_an_error_if_strong() {
     let get = |name: &[u8], ty, is_weak| fill_one(name, ty, is_weak, Box::new(config));
     assert_eq!(get(b"CONFIG_HZ", SIGNED, false), Ok(250));
     assert_eq!(get(b"CONFIG_EXT4_FS", TRISTATE, false), Ok(2));

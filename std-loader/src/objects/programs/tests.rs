@@ -47,7 +47,7 @@ fn no_memory_for_a_trampoline_is_no_jit() {
 }
 
 #[test]
-fn case_30_a_good_program_is_loaded_once_without_a_log() {
+fn a_good_program_is_loaded_once_without_a_log() {
     let (result, calls) = load(spec(), &mut &mut [0u8; 64][..], |_, block| {
         assert_eq!(u32_at(block, LOG_SIZE), 0);
         Ok(some_fd())
@@ -56,7 +56,7 @@ fn case_30_a_good_program_is_loaded_once_without_a_log() {
 }
 
 #[test]
-fn case_31_eagain_is_retried_five_times() {
+fn eagain_is_retried_five_times() {
     let (result, calls) =
         load(spec(), &mut &mut [][..], |call, _| if call <= 5 { Err(Errno::EAGAIN) } else { Ok(some_fd()) });
     assert_eq!((result, calls), (Ok(()), 6));
@@ -65,7 +65,7 @@ fn case_31_eagain_is_retried_five_times() {
 }
 
 #[test]
-fn case_30_the_log_grows_to_the_stated_size_at_once() {
+fn the_log_grows_to_the_stated_size_at_once() {
     let mut log = GrowingLog::new(256, 1 << 20);
     let (result, calls) = load(spec(), &mut log, |_, block| {
         let size = u32_at(block, LOG_SIZE);
@@ -83,7 +83,7 @@ fn case_30_the_log_grows_to_the_stated_size_at_once() {
 }
 
 #[test]
-fn case_30_enospc_for_ever_and_efault_for_ever_end() {
+fn a_log_that_never_fits_and_efault_end_the_tries() {
     let mut log = GrowingLog::new(256, 1 << 20);
     let (result, calls) = load(spec(), &mut log, |call, _| Err(if call == 1 { Errno::EACCES } else { Errno::ENOSPC }));
     let failure = result.unwrap_err();
@@ -95,7 +95,7 @@ fn case_30_enospc_for_ever_and_efault_for_ever_end() {
 }
 
 #[test]
-fn case_30_a_fixed_buffer_keeps_the_tail_and_the_errno_of_the_first_try() {
+fn a_fixed_buffer_keeps_the_logs_tail_and_the_errno_of_the_first_try() {
     let mut buffer = [0xffu8; 128];
     let (result, calls) = load(spec(), &mut &mut buffer[..], |_, block| {
         if u32_at(block, LOG_SIZE) == 0 {
@@ -112,7 +112,7 @@ fn case_30_a_fixed_buffer_keeps_the_tail_and_the_errno_of_the_first_try() {
 }
 
 #[test]
-fn case_26_an_optional_attach_type_is_left_out() {
+fn an_optional_attach_type_is_left_out_where_the_kernel_refuses_it() {
     let xdp = ProgramSpec { expected_attach_type: 37, attach_type_optional: true, ..spec() };
     let old = |_: usize, block: &mut [u8]| {
         if u32_at(block, ATTACH_TYPE) != 0 { Err(Errno::EINVAL) } else { Ok(some_fd()) }
