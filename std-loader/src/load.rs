@@ -73,7 +73,7 @@ pub use variables::VariableRef;
 #[derive(Debug)]
 pub struct Collection<'a> {
     /// What it attached itself. First, so that nothing runs any more when the rest is closed.
-    links: List<attach::Link>,
+    links: List<(Attached, attach::Link)>,
     prepared: Prepared<'a>,
     /// By the map's id.
     maps: FdTable<'a>,
@@ -96,6 +96,13 @@ pub struct Collection<'a> {
     /// The modules that were searched, for the next time.
     searched: SearchedModules<'a>,
     arena_bytes: ArenaBytes,
+}
+
+/// What a link is of, by its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attached {
+    Program(ProgramId),
+    Table(MapId),
 }
 
 /// What the arena of a collection had and took.
@@ -352,14 +359,19 @@ impl<'a> Collection<'a> {
         (self.patched, self.poisoned)
     }
 
-    /// The links that [`Collection::attach_all`] made.
-    pub fn links(&self) -> &[attach::Link] {
-        self.links.as_slice()
+    /// The links that it keeps: those of [`Collection::attach_all`] and [`Collection::attach`].
+    pub fn links(&self) -> impl ExactSizeIterator<Item = &attach::Link> {
+        self.links.as_slice().iter().map(|(_, link)| link)
     }
 
     /// Keeps a link for as long as the collection is there; the errno is that of a want of memory.
-    pub(crate) fn keep_link(&mut self, link: attach::Link) -> Result<(), Errno> {
-        self.links.push(link)
+    pub(crate) fn keep_link(&mut self, of: Attached, link: attach::Link) -> Result<(), Errno> {
+        self.links.push((of, link))
+    }
+
+    /// Whether it keeps a link of this.
+    pub(crate) fn is_attached(&self, what: Attached) -> bool {
+        self.links.as_slice().iter().any(|(attached, _)| *attached == what)
     }
 
     /// Detaches all but the first `count` links that are kept.
@@ -369,7 +381,7 @@ impl<'a> Collection<'a> {
         }
     }
 
-    /// Detaches what [`Collection::attach_all`] attached, the last first.
+    /// Detaches what [`Collection::attach_all`] and [`Collection::attach`] attached, the last first.
     pub fn detach_all(&mut self) {
         self.detach_after(0);
     }

@@ -26,6 +26,7 @@
 //! - `programs`: programs by name, and attaching them
 //! - `maps`: maps by name, and what they hold as types
 //! - `globals`: variables by name and as types
+//! - `owned`: a collection that owns what it borrows from (feature `alloc`)
 //! - `error`: what goes wrong, in words
 //! - `names`: which names there are, those first that are most like another
 //! - `text`: words in memory that is no heap
@@ -35,6 +36,8 @@ mod flow;
 mod globals;
 mod maps;
 mod names;
+#[cfg(feature = "alloc")]
+mod owned;
 mod programs;
 mod text;
 
@@ -51,6 +54,8 @@ pub use error::{Cause, Error};
 pub use flow::Progress;
 pub use globals::Global;
 pub use maps::{CollectionMap, MapsOfMaps, ProgramArray};
+#[cfg(feature = "alloc")]
+pub use owned::{Buffer, OwnedCollection};
 pub use programs::Program;
 
 /// Settings that a loader has room for; more go in as a slice.

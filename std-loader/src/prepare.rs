@@ -71,6 +71,13 @@ pub enum Step<'s> {
         /// The slot.
         index: u32,
     },
+    /// The verifier refuses a program.
+    Refused {
+        /// The program's name.
+        program: &'s [u8],
+        /// What it said, as far as the log's limit allows.
+        log: &'s [u8],
+    },
     /// The programs are loaded.
     Programs,
 }
@@ -298,7 +305,7 @@ impl<'p> Kernel<'p> {
     }
 
     /// Whether what failed so may be done with the kernel's BTF as a whole. From then on it is opened as a whole.
-    pub fn takes_whole_after(&self, error: &KernelError) -> bool {
+    fn takes_whole_after(&self, error: &KernelError) -> bool {
         // With the whole in memory there is nothing else to try.
         let is_streamed = self.is_streamed.get() && self.whole.get().is_none();
         let may_do = match error {

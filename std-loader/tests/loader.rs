@@ -48,6 +48,50 @@ impl<'a> Kept<'a> {
     }
 }
 
+/// The same, with nothing to borrow from.
+#[cfg(feature = "alloc")]
+#[test]
+fn an_owned_collection_goes_to_another_thread() {
+    if !is_root() {
+        return;
+    }
+    let owned = {
+        // Nothing of these is there when it is used.
+        let (object, ro) = (fixture("obj_globals"), 100u32);
+        Loader::new(&object).name("owned").global("ro", &ro).load_owned(Kernel::running()).unwrap()
+    };
+    let mut owned = std::thread::spawn(move || {
+        assert_eq!(run(owned.collection(), "sum"), 100 + 3 + 4 + 11 + 13);
+        owned
+    })
+    .join()
+    .unwrap();
+    owned.collection().global::<u64>("rw").unwrap().set(&7).unwrap();
+    assert_eq!(run(owned.collection(), "read_rw"), 7);
+    assert_eq!(owned.attach_all().unwrap(), 0, "its sections name nothing to attach to");
+}
+
+#[test]
+fn what_is_attached_is_not_attached_again() {
+    if !is_root() {
+        return;
+    }
+    let file = if cfg!(target_endian = "big") { "exec_monitor-eb.bpf.o" } else { "exec_monitor.bpf.o" };
+    let object = std::fs::read(format!("{}/../targets/agent/bpf/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let (kernel, mut buffer) = (Kernel::running(), vec![0; 64 << 10]);
+    let mut collection = Loader::new(&object).load(&kernel, &mut buffer).unwrap();
+    let names: Vec<String> =
+        collection.programs().map(|program| String::from_utf8_lossy(program.name()).into_owned()).collect();
+    assert_eq!(names.len(), 2);
+    assert!(collection.attach(&names[0]).unwrap());
+    assert!(!collection.attach(&names[0]).unwrap());
+    assert_eq!((collection.attach_all().unwrap(), collection.links().len()), (1, 2));
+    assert_eq!((collection.attach_all().unwrap(), collection.links().len()), (0, 2));
+    collection.detach_all();
+    assert_eq!((collection.attach_all().unwrap(), collection.links().len()), (2, 2));
+    assert_eq!(collection.attach("nobody").unwrap_err().cause(), &Cause::Unknown);
+}
+
 #[test]
 fn a_collection_is_kept_in_a_struct_that_a_function_returns() {
     if !is_root() {

@@ -180,7 +180,7 @@ fn static_probes(object: &[u8], buffer: &mut [u8]) {
     }
     assert!(collection.program("unreadable").unwrap().attach().is_err());
     // One of them cannot be attached, so none is.
-    assert!(collection.attach_all().is_err() && collection.links().is_empty());
+    assert!(collection.attach_all().is_err() && collection.links().len() == 0);
 }
 
 /// Takes words and keeps none.

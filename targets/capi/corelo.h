@@ -507,7 +507,7 @@ void corelo_panic(const char *text, size_t size);
 // ---- level (b): loader ----
 
 /**
- * An object that is being loaded. Fields are dropped in this order: each borrows from those below it.
+ * An object that is loaded, or is to be.
  */
 typedef struct corelo_loader corelo_loader;
 
@@ -525,7 +525,8 @@ typedef struct {
    */
   uintptr_t size;
   /**
-   * The file with the kernel's BTF (raw, or an ELF file with a `.BTF` section); NULL for the running kernel's.
+   * The file with the kernel's BTF (raw, or an ELF file with a `.BTF` section), which every `corelo_load` reads; NULL for
+   * the running kernel's, which is opened only for an object that asks for it.
    */
   const char *btf_path;
   /**
@@ -546,7 +547,8 @@ typedef struct {
    */
   uintptr_t memory_size;
   /**
-   * Programs not to load: their names with commas between; NULL for none.
+   * Programs not to load: their names with commas between; NULL for none. One that the object does not have is
+   * `CORELO_CODE_NOT_FOUND`.
    */
   const char *skip;
   /**
@@ -556,7 +558,7 @@ typedef struct {
 } corelo_options;
 
 /**
- * What is in the kernel, and what it took.
+ * What is in the kernel, and what it took: all 0 before `corelo_load`.
  */
 typedef struct {
   /**
@@ -626,14 +628,15 @@ typedef struct {
 typedef int (*corelo_each_record)(void *context, const uint8_t *data, uintptr_t size);
 
 /**
- * Opens the object in a file and makes it ready: every relocation is decided, nothing is in the kernel yet.
- * `corelo_close` ends what is stored in `*loader`.
+ * Reads the object in a file, for `corelo_load` to load: nothing of it is looked at yet. `corelo_close` ends what is stored
+ * in `*loader`.
  *
- * Result: `CORELO_CODE_OK`, `CORELO_CODE_SYSTEM`, `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_OBJECT`,
- * `CORELO_CODE_KERNEL_BTF`, `CORELO_CODE_NEEDS_BTF`, `CORELO_CODE_BYTE_ORDER`, `CORELO_CODE_MEMORY`,
- * `CORELO_CODE_ARGUMENT`.
+ * Result: `CORELO_CODE_OK`, `CORELO_CODE_SYSTEM`, `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_ARGUMENT`.
  */
-corelo_code corelo_open(const char *path, const corelo_options *options, corelo_loader **loader, corelo_error *error);
+corelo_code corelo_open(const char *path,
+                        const corelo_options *options,
+                        corelo_loader **loader,
+                        corelo_error *error);
 
 /**
  * As `corelo_open`, with an object that is in memory already. It is copied.
@@ -650,26 +653,34 @@ corelo_code corelo_open_memory(const uint8_t *object,
 void corelo_close(corelo_loader *loader);
 
 /**
- * Creates the maps and loads the programs. On failure nothing is left in the kernel, and it may be tried again.
+ * Makes the object ready (every relocation is decided), creates the maps and loads the programs. On failure nothing is left
+ * in the kernel, and it may be tried again.
  *
- * Result: `CORELO_CODE_OK`, `CORELO_CODE_VERIFIER` (see `corelo_log`), `CORELO_CODE_SYSTEM`, `CORELO_CODE_LINK`,
- * `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_MEMORY`, `CORELO_CODE_BYTE_ORDER`, `CORELO_CODE_STATE` where it is loaded.
+ * Result: `CORELO_CODE_OK`, `CORELO_CODE_OBJECT`, `CORELO_CODE_KERNEL_BTF`, `CORELO_CODE_NEEDS_BTF`,
+ * `CORELO_CODE_BYTE_ORDER`, `CORELO_CODE_MEMORY`, `CORELO_CODE_VERIFIER` (see `corelo_log`), `CORELO_CODE_SYSTEM`,
+ * `CORELO_CODE_LINK`, `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_STATE` where it is loaded, `CORELO_CODE_ARGUMENT`.
  */
-corelo_code corelo_load(corelo_loader *handle, corelo_error *error);
+corelo_code corelo_load(corelo_loader *handle,
+                        corelo_error *error);
 
 /**
- * Attaches loaded programs as their sections say: all of them, or the one called `program`. Those whose section names
- * nothing to attach to by itself (networks, cgroups, sockets) are left out, and so are those that are attached already.
- * `count` may be NULL; it gets the number of programs attached. On failure none of this call stays attached.
+ * Attaches loaded programs as their sections say, and registers struct_ops tables: all of them, or the program called
+ * `program`. Of all, those whose section names nothing to attach to by itself (networks, cgroups, sockets) are left out; and
+ * those that are attached already always are. `count` may be NULL; it gets the number of programs and tables attached. On
+ * failure none of this call stays attached.
  *
- * Result: `CORELO_CODE_OK`, `CORELO_CODE_ATTACH`, `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_STATE`.
+ * Result: `CORELO_CODE_OK`, `CORELO_CODE_ATTACH`, `CORELO_CODE_NOT_FOUND` (also for a program that is not loaded),
+ * `CORELO_CODE_STATE`, `CORELO_CODE_ARGUMENT`.
  */
-corelo_code corelo_attach(corelo_loader *handle, const char *program, uintptr_t *count, corelo_error *error);
+corelo_code corelo_attach(corelo_loader *handle,
+                          const char *program,
+                          uintptr_t *count,
+                          corelo_error *error);
 
 /**
  * Detaches all programs. They stay loaded, and their maps too.
  *
- * Result: `CORELO_CODE_OK`, `CORELO_CODE_ARGUMENT`.
+ * Result: `CORELO_CODE_OK`, also where nothing is loaded; `CORELO_CODE_ARGUMENT`.
  */
 corelo_code corelo_detach(corelo_loader *handle, corelo_error *error);
 

@@ -193,3 +193,26 @@ fn the_map_of_the_crate_and_that_of_each_wing_are_complete() {
         }
     }
 }
+
+/// Doing the work once more with the whole of the kernel's BTF is decided in one place, which everybody goes through.
+#[test]
+fn there_is_one_retry() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (mut all, mut found) = (Vec::new(), Vec::new());
+    for directory in ["std-loader/src", "targets/agent/src", "targets/minimal-agent/src", "targets/capi/src"] {
+        files(&root.join(directory), &mut all);
+    }
+    for path in &all {
+        let code = code(&std::fs::read_to_string(path).unwrap());
+        for word in ["takes_whole_after(", "KernelError::NeedsWhole", "again::run("] {
+            let times = code.matches(word).count();
+            if times > 0 {
+                found.push((path.strip_prefix(&root).unwrap().to_str().unwrap(), word, times));
+            }
+        }
+    }
+    let place = "std-loader/src/prepare.rs";
+    // What asks for it, and what answers: `KernelError::NeedsWhole` is given and taken once.
+    let expected = [(place, "takes_whole_after(", 2), (place, "KernelError::NeedsWhole", 2), (place, "again::run(", 1)];
+    assert_eq!(found, expected);
+}

@@ -83,6 +83,8 @@ pub enum SettingError {
     },
     /// There are more than fit: a slice of settings takes any id.
     TooMany,
+    /// A warm start is borrowed, and a collection that owns all it borrows from cannot own it.
+    WarmStart,
 }
 
 impl fmt::Display for SettingError {
@@ -93,6 +95,7 @@ impl fmt::Display for SettingError {
             Self::NoProgram => f.write_str("the object has no program of this name"),
             Self::Size { wanted, given } => write!(f, "it takes {wanted} bytes, and {given} were given"),
             Self::TooMany => f.write_str("more settings than fit: give them as a slice"),
+            Self::WarmStart => f.write_str("a warm start is borrowed: load into a buffer of the caller's"),
         }
     }
 }

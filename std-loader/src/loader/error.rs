@@ -10,6 +10,7 @@ use corelo_core::prepare::PrepareError;
 use super::text::Text;
 use crate::attach::LinkError;
 use crate::events::RingError;
+use crate::kernel::KernelBtfError;
 use crate::load::LoadError;
 use crate::objects::SizeMismatch;
 use crate::objects::pin::PinError;
@@ -127,7 +128,10 @@ impl Error {
             Cause::Load(error) => error.errno(),
             Cause::Attach(error) => error.errno(),
             Cause::Pin(error) => error.errno(),
-            Cause::Kernels(errno) => Some(errno),
+            Cause::Kernels(errno) | Cause::Ring(RingError::Kernel { errno, .. }) => Some(errno),
+            Cause::Kernel(KernelError::Btf(
+                KernelBtfError::Open(errno) | KernelBtfError::Read(errno) | KernelBtfError::Memory(errno),
+            )) => Some(errno),
             _ => None,
         }
     }
@@ -144,7 +148,7 @@ macro_rules! from_cause {
 }
 
 // Of calls that know no names: what a map, a ring or a link says of itself.
-from_cause!(Errno => Kernels, RingError => Ring, LinkError => Attach, PinError => Pin, SizeMismatch => Size);
+from_cause!(Errno => Kernels, KernelError => Kernel, RingError => Ring, LinkError => Attach, PinError => Pin, SizeMismatch => Size);
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -60,10 +60,11 @@ impl<'o, 'k> Load<'_, 'o, 'k> {
         self.tell(&arena, Step::Maps);
         let mut log = GrowingLog::new(LOG_START.min(loader.log_limit), loader.log_limit);
         if let Err(error) = collection.load_programs(&options, &mut arena, &mut log) {
-            let text = match error {
-                LoadError::Program { failure, .. } => log.as_bytes().get(failure.log_range()).unwrap_or_default(),
-                _ => &[],
-            };
+            let mut text = &[][..];
+            if let LoadError::Program { function, failure } = error {
+                text = log.as_bytes().get(failure.log_range()).unwrap_or_default();
+                self.tell(&arena, Step::Refused { program: Names(&prepared).program(function), log: text });
+            }
             return Err(load_error(&prepared, &options, error, text, &mut arena));
         }
         for EmptySlot { map, index, program } in collection.empty_slots() {

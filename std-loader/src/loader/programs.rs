@@ -13,7 +13,7 @@ use super::names::{Names, write_unknown};
 use crate::attach::usdt::Usdt;
 use crate::attach::{self, Link, LinkError};
 use crate::events::IterReader;
-use crate::load::Collection;
+use crate::load::{Attached, Collection};
 use crate::objects::pin;
 use crate::objects::{ProgInfo, TestRun, TestRunResult, prog_info, prog_test_run};
 use crate::report::Name;
@@ -62,7 +62,7 @@ impl<'a> Collection<'a> {
 
     /// Attaches every loaded program whose section says where, and registers every struct_ops table, and keeps the links:
     /// they are detached when the collection goes, or by [`Collection::detach_all`]. Programs whose sections name no target
-    /// are left (libbpf: `bpf_object__attach_skeleton`). The result is how many were attached.
+    /// are left (libbpf: `bpf_object__attach_skeleton`), and so is what the collection has attached before. The result is how many were attached.
     ///
     /// # Errors
     /// [`Cause::Attach`]; what was attached by this call is detached again.
@@ -75,6 +75,22 @@ impl<'a> Collection<'a> {
                 Err(error)
             }
         }
+    }
+
+    /// Attaches a loaded program as its section says, and keeps the link as [`Collection::attach_all`] does; false where it
+    /// has done so before.
+    ///
+    /// # Errors
+    /// As [`Collection::program`] and [`Program::attach`].
+    pub fn attach(&mut self, program: &str) -> Result<bool, Error> {
+        let (program, prepared) = (self.program(program)?, *self.prepared());
+        let id = program.id();
+        if self.is_attached(Attached::Program(id)) {
+            return Ok(false);
+        }
+        let link = program.attach()?;
+        self.keep_link(Attached::Program(id), link).map_err(|errno| no_memory(Names(&prepared).program(id), errno))?;
+        Ok(true)
     }
 
     fn attach_table_at(&self, id: MapId) -> Result<Option<Link>, Error> {
@@ -102,14 +118,18 @@ impl<'a> Collection<'a> {
     fn attach_each(&mut self) -> Result<(), Error> {
         let prepared = *self.prepared();
         for (id, _) in prepared.declared().programs() {
-            let Some(program) = self.program_at(id) else { continue };
+            let attached = Attached::Program(id);
+            let Some(program) = self.program_at(id).filter(|_| !self.is_attached(attached)) else { continue };
             if let Some(link) = program.attach_where_it_says()? {
-                self.keep_link(link).map_err(|errno| no_memory(Names(&prepared).program(id), errno))?;
+                self.keep_link(attached, link).map_err(|errno| no_memory(Names(&prepared).program(id), errno))?;
             }
         }
         for (id, _) in prepared.declared().maps_by_id() {
-            if let Some(link) = self.attach_table_at(id)? {
-                self.keep_link(link).map_err(|errno| no_memory(Names(&prepared).map(id), errno))?;
+            let attached = Attached::Table(id);
+            if !self.is_attached(attached)
+                && let Some(link) = self.attach_table_at(id)?
+            {
+                self.keep_link(attached, link).map_err(|errno| no_memory(Names(&prepared).map(id), errno))?;
             }
         }
         Ok(())

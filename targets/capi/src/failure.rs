@@ -3,10 +3,10 @@
 use core::ffi::{CStr, c_char};
 
 use corelo_capi_core::error::{Code, CoreFailure, Failure};
-use corelo_loader::attach::LinkError;
-use corelo_loader::events::RingError;
 use corelo_loader::kernel::KernelBtfError;
 use corelo_loader::load::LoadError;
+use corelo_loader::loader::{Cause, Error};
+use corelo_loader::prepare::KernelError;
 use corelo_loader::sys::Errno;
 
 /// A failure with words of its own.
@@ -21,13 +21,65 @@ pub(crate) fn state(text: &str) -> LoaderFailure {
 }
 
 pub(crate) fn system(words: String, errno: Errno) -> LoaderFailure {
-    let code = if errno == Errno::ENOENT { Code::NotFound } else { Code::System };
-    Failure { code, os_error: errno.0, full: None, words }
+    Failure { code: kernels(errno), os_error: errno.0, full: None, words }
 }
 
-pub(crate) fn from_core(failure: CoreFailure, name: &str) -> LoaderFailure {
-    let words = format!("{name}: {}", failure.words);
-    Failure { code: failure.code, os_error: failure.os_error, full: failure.full, words }
+/// What the loader says: its first line, as what the verifier said is in a buffer of its own.
+pub(crate) fn failed(error: Error) -> LoaderFailure {
+    let words = error.to_string().lines().next().unwrap_or_default().to_owned();
+    let os_error = error.errno().map_or(0, |errno| errno.0);
+    match error.arena_full() {
+        Some(full) => Failure { code: Code::Memory, os_error, full: Some(full), words },
+        None => Failure { code: code(error.cause()), os_error, full: None, words },
+    }
+}
+
+/// The same, with the file that it is about in front.
+pub(crate) fn failed_in(file: &str, error: Error) -> LoaderFailure {
+    let failure = failed(error);
+    Failure { words: format!("{file}: {}", failure.words), ..failure }
+}
+
+fn code(cause: &Cause) -> Code {
+    match *cause {
+        Cause::Object(error) => CoreFailure::from(error).code,
+        Cause::Kernel(KernelError::Prepare(error)) => CoreFailure::from(error).code,
+        Cause::Kernel(KernelError::Btf(error)) => btf(error),
+        Cause::Kernel(_) => Code::KernelBtf,
+        Cause::Load(error) => load(error),
+        Cause::Attach(_) | Cause::NoTarget => Code::Attach,
+        Cause::Unknown | Cause::NotLoaded => Code::NotFound,
+        Cause::Kernels(errno) => kernels(errno),
+        _ => Code::System,
+    }
+}
+
+fn kernels(errno: Errno) -> Code {
+    if errno == Errno::ENOENT { Code::NotFound } else { Code::System }
+}
+
+fn btf(error: KernelBtfError) -> Code {
+    match error {
+        KernelBtfError::Missing | KernelBtfError::NoSysfs => Code::NeedsBtf,
+        KernelBtfError::Open(_) | KernelBtfError::Read(_) | KernelBtfError::Memory(_) => Code::System,
+        _ => Code::KernelBtf,
+    }
+}
+
+fn load(error: LoadError) -> Code {
+    match error {
+        LoadError::ByteOrder => Code::ByteOrder,
+        LoadError::Program { .. } => Code::Verifier,
+        LoadError::Link { .. } => Code::Link,
+        LoadError::MissingTarget { .. }
+        | LoadError::NoTarget { .. }
+        | LoadError::NoReplaced { .. }
+        | LoadError::Extern { .. }
+        | LoadError::Setting { .. } => Code::NotFound,
+        LoadError::Pin { .. } => Code::System,
+        error if error.errno().is_some() => Code::System,
+        _ => Code::Object,
+    }
 }
 
 /// A string of C's.
@@ -41,51 +93,4 @@ pub(crate) unsafe fn string<'a>(text: *const c_char, what: &str) -> Result<&'a s
     // SAFETY: not NULL, and a string by the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| argument(&format!("{what} is not UTF-8")))
-}
-
-/// The code and errno of a kernel BTF that cannot be had.
-pub(crate) fn btf_failure(error: KernelBtfError, words: String) -> LoaderFailure {
-    let (code, os_error) = match error {
-        KernelBtfError::Missing | KernelBtfError::NoSysfs => (Code::NeedsBtf, 0),
-        KernelBtfError::Open(errno) | KernelBtfError::Read(errno) | KernelBtfError::Memory(errno) => {
-            (Code::System, errno.0)
-        }
-        _ => (Code::KernelBtf, 0),
-    };
-    Failure { code, os_error, full: None, words }
-}
-
-/// The code and errno of a load that failed.
-pub(crate) fn load_failure(error: LoadError, words: String) -> LoaderFailure {
-    let (code, os_error, full) = match error {
-        LoadError::ByteOrder => (Code::ByteOrder, 0, None),
-        LoadError::Arena(full) => (Code::Memory, 0, Some(full)),
-        LoadError::MapCreate { errno, .. }
-        | LoadError::Cpus { errno, .. }
-        | LoadError::MapFill { errno, .. }
-        | LoadError::BtfLoad { errno }
-        | LoadError::ReplacedBtf { errno, .. } => (Code::System, errno.0, None),
-        LoadError::Pin { .. } => (Code::System, 0, None),
-        LoadError::Program { failure, .. } => (Code::Verifier, failure.errno.0, None),
-        LoadError::Link { .. } => (Code::Link, 0, None),
-        LoadError::MissingTarget { .. }
-        | LoadError::NoTarget { .. }
-        | LoadError::NoReplaced { .. }
-        | LoadError::Extern { .. } => (Code::NotFound, 0, None),
-        _ => (Code::Object, 0, None),
-    };
-    Failure { code, os_error, full, words }
-}
-
-pub(crate) fn attach_failure(error: LinkError, program: &str) -> LoaderFailure {
-    let os_error = match error {
-        LinkError::Kernel { errno, .. } | LinkError::File { errno, .. } | LinkError::Lockdown { errno, .. } => errno.0,
-        _ => 0,
-    };
-    Failure { code: Code::Attach, os_error, full: None, words: format!("program {program}: {error}") }
-}
-
-pub(crate) fn ring_failure(error: RingError) -> LoaderFailure {
-    let os_error = if let RingError::Kernel { errno, .. } = error { errno.0 } else { 0 };
-    Failure { code: Code::System, os_error, full: None, words: error.to_string() }
 }

@@ -1,82 +1,51 @@
 //! An object with its maps, programs and links, behind one handle.
 
 use core::ffi::c_char;
-use core::ptr::NonNull;
 use std::path::Path;
 
-use corelo_capi_core::error::{Code, CoreFailure, Error, Failure, finish};
+use corelo_capi_core::error::{Code, Error, Failure, finish};
 use corelo_capi_core::memory::{aligned, buffer, bytes, store};
-use corelo_core::arena::Arena;
-use corelo_core::object::{Object, ProgramId};
-use corelo_core::prepare::{Options as PrepareOptions, Plan, PrepareError, Prepared};
-use corelo_loader::attach::Link;
-use corelo_loader::kernel::{KernelBtf, Modules};
-use corelo_loader::load::{Change, Collection, LoadError, LoadOptions, Setting, rehearse};
-use corelo_loader::objects::{GrowingLog, Memlock};
-use corelo_loader::prepare::{Kernel, KernelError, KernelOptions, ObjectFile};
-use corelo_loader::report::{LoadReport, Name, NoKernelBtf, ObjectReport};
+use corelo_loader::kernel::KernelBtf;
+use corelo_loader::load::{Change, Collection, Setting};
+use corelo_loader::loader::{Buffer, OwnedCollection};
+use corelo_loader::objects::Memlock;
+use corelo_loader::prepare::{Kernel, KernelError, ObjectFile, Step};
 
-use crate::failure::{
-    LoaderFailure, argument, attach_failure, btf_failure, from_core, load_failure, state, string, system,
-};
+use crate::failure::{LoaderFailure, argument, failed, failed_in, state, string, system};
 use crate::options::{Checked, Options};
 
-/// Something on the heap that others borrow from for as long as it lives, whatever the compiler sees.
-#[derive(Debug)]
-struct Pinned<T: ?Sized>(NonNull<T>);
-
-impl<T: ?Sized> Pinned<T> {
-    fn new(value: Box<T>) -> Self {
-        Self(NonNull::from(Box::leak(value)))
-    }
-
-    /// # Safety
-    /// The result is not used once `self` is dropped, nor beside one of [`Pinned::get_mut`].
-    unsafe fn get(&self) -> &'static T {
-        // SAFETY: it lives until `self` is dropped, which is the caller's to see to.
-        unsafe { self.0.as_ref() }
-    }
-
-    /// # Safety
-    /// As [`Pinned::get`], and it is the only one.
-    unsafe fn get_mut(&mut self) -> &'static mut T {
-        // SAFETY: as above.
-        unsafe { self.0.as_mut() }
-    }
-}
-
-impl<T: ?Sized> Drop for Pinned<T> {
-    fn drop(&mut self) {
-        // SAFETY: it came from a box and is given back once.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-    }
-}
-
-/// An object that is being loaded. Fields are dropped in this order: each borrows from those below it.
+/// An object that is loaded, or is to be.
 #[derive(Debug)]
 pub struct Loader {
-    links: Vec<(ProgramId, Link)>,
-    pub(crate) collection: Option<Collection<'static>>,
-    prepared: Pinned<Prepared<'static>>,
-    arena: Arena<'static>,
-    /// The arena's buffer, where it is not the caller's.
-    _buffer: Option<Pinned<[u64]>>,
-    _kernel: Option<Pinned<Kernel<'static>>>,
-    _object: Pinned<[u8]>,
-    /// The modules that were searched.
-    modules: Modules<'static>,
-    log: GrowingLog,
-    log_len: usize,
-    options: Checked,
+    loaded: Option<OwnedCollection>,
+    /// What the verifier said.
+    log: Vec<u8>,
+    /// The object's bytes, until it is loaded.
+    object: Box<[u8]>,
+    /// What errors call it.
+    file: String,
     name: String,
+    options: Checked,
 }
 
-/// Opens the object in a file and makes it ready: every relocation is decided, nothing is in the kernel yet.
-/// `corelo_close` ends what is stored in `*loader`.
+/// Memory of C's, for as long as a loader is there.
+struct Lent(*mut u8, usize);
+
+// SAFETY: the caller lends the memory to the loader alone, whichever thread that is used in.
+unsafe impl Send for Lent {}
+
+impl AsMut<[u8]> for Lent {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the promise of corelo_open's caller, good until the loader is gone. It was checked there, so that nothing
+        // is left out here.
+        unsafe { aligned(self.0, self.1) }.unwrap_or_default()
+    }
+}
+
+/// Reads the object in a file, for `corelo_load` to load: nothing of it is looked at yet. `corelo_close` ends what is stored
+/// in `*loader`.
 ///
-/// Result: `CORELO_CODE_OK`, `CORELO_CODE_SYSTEM`, `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_OBJECT`,
-/// `CORELO_CODE_KERNEL_BTF`, `CORELO_CODE_NEEDS_BTF`, `CORELO_CODE_BYTE_ORDER`, `CORELO_CODE_MEMORY`,
-/// `CORELO_CODE_ARGUMENT`.
+/// Result: `CORELO_CODE_OK`, `CORELO_CODE_SYSTEM`, `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_ARGUMENT`.
 ///
 /// # Safety
 /// The pointers are as the header's rules say.
@@ -90,13 +59,11 @@ pub unsafe extern "C" fn corelo_open(
     let open = || {
         // SAFETY: the caller's promise.
         let (path, options) = unsafe { (string(path, "path")?, Checked::new(options)?) };
-        let object = ObjectFile::read(Path::new(path))
-            .map_err(|error| crate::failure::system(format!("{path}: {error}"), error.errno()))?;
-        let object = Box::from(&*object);
+        let object =
+            ObjectFile::read(Path::new(path)).map_err(|error| system(format!("{path}: {error}"), error.errno()))?;
         let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
-        let stem = stem.split('.').next().unwrap_or_default().to_owned();
-        // SAFETY: the caller's promise for `loader` and the memory in the options.
-        unsafe { hand_out(open(object, path, &stem, options), loader) }
+        // SAFETY: the caller's promise for `loader`.
+        unsafe { hand_out(&object, path, stem.split('.').next().unwrap_or_default(), options, loader) }
     };
     // SAFETY: the caller's promise.
     unsafe { finish(open(), error) }
@@ -119,167 +86,30 @@ pub unsafe extern "C" fn corelo_open_memory(
         let options = unsafe { Checked::new(options) }?;
         // SAFETY: the caller's promise.
         let object = unsafe { bytes(object, object_size) }.ok_or_else(|| argument("object is NULL"))?;
-        // SAFETY: the caller's promise for `loader` and the memory in the options.
-        unsafe { hand_out(open(object.into(), "object", "object", options), loader) }
+        // SAFETY: the caller's promise for `loader`.
+        unsafe { hand_out(object, "object", "object", options, loader) }
     };
     // SAFETY: the caller's promise.
     unsafe { finish(open(), error) }
 }
 
 /// # Safety
-/// `place` is NULL or writable.
-unsafe fn hand_out(opened: Result<Loader, LoaderFailure>, place: *mut *mut Loader) -> Result<(), LoaderFailure> {
-    let loader = Box::new(opened?);
+/// `place` is NULL or writable, and the memory in the options as the header's rules say.
+unsafe fn hand_out(
+    object: &[u8],
+    file: &str,
+    stem: &str,
+    options: Checked,
+    place: *mut *mut Loader,
+) -> Result<(), LoaderFailure> {
     if place.is_null() {
         return Err(argument("loader is NULL"));
     }
+    let name = options.name.as_deref().unwrap_or(stem).to_owned();
+    let (loaded, log, object, file) = (None, Vec::new(), object.into(), file.to_owned());
+    let loader = Box::new(Loader { loaded, log, object, file, name, options });
     // SAFETY: not NULL, and writable by the caller's promise.
     unsafe { store(place, Box::into_raw(loader)) }.ok_or_else(|| argument("loader is NULL"))
-}
-
-/// Where an allocated arena starts and ends growing.
-const ARENA_START: usize = 64 << 10;
-const ARENA_LIMIT: usize = 1 << 30;
-
-/// # Safety
-/// The memory in the options is the caller's to give until the loader is gone.
-unsafe fn open(object: Box<[u8]>, file: &str, stem: &str, options: Checked) -> Result<Loader, LoaderFailure> {
-    let object = Pinned::new(object);
-    let name = options.name.clone().unwrap_or_else(|| stem.to_owned());
-    let mut kernel = None;
-    // SAFETY: all that borrows from object, kernel and buffer is dropped before them: here by the order of declaration, in
-    // the loader by the order of its fields.
-    let bytes = unsafe { object.get() };
-    let mut size = ARENA_START;
-    let (buffer, arena, (prepared, modules)) = loop {
-        let mut buffer = None;
-        let memory = match options.memory {
-            // SAFETY: the caller's promise; what borrowed it in the last round is gone.
-            Some((memory, size)) => unsafe { aligned(memory, size) }.ok_or_else(|| argument("memory is NULL"))?,
-            None => {
-                // Zero pages, of which only those that are used become memory.
-                let words = buffer.insert(Pinned::new(vec![0u64; size / 8].into_boxed_slice()));
-                // SAFETY: the only borrow of it; it is dropped after the arena.
-                let words = unsafe { words.get_mut() };
-                // SAFETY: the same bytes, seen as bytes.
-                unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size) }
-            }
-        };
-        let mut arena = Arena::new(memory);
-        let mut tried = prepare(bytes, file, &options, &mut kernel, &mut arena);
-        if let (Ok((prepared, modules)), None) = (&tried, options.memory) {
-            // It is to be large enough for loading, too.
-            let mut scratch = arena.scratch();
-            let rehearsed = with_options(&options, &name, modules, |load| rehearse(prepared, load, &mut scratch));
-            if let Err(error) = rehearsed {
-                let words = format!("{file}: {}", LoadReport { prepared, error, pin_root: options.pin_root() });
-                tried = Err(load_failure(error, words).into());
-            }
-        }
-        let may_grow = options.memory.is_none() && size < ARENA_LIMIT;
-        match tried {
-            Ok(made) => break (buffer, arena, made),
-            Err(Unready { failure, .. }) if may_grow && failure.code == Code::Memory => size *= 2,
-            Err(unready) if unready.is_tried_again(kernel.as_ref()) => {}
-            Err(Unready { failure, .. }) => return Err(failure),
-        }
-    };
-    Ok(Loader {
-        links: Vec::new(),
-        collection: None,
-        prepared: Pinned::new(Box::new(prepared)),
-        arena,
-        _buffer: buffer,
-        _kernel: kernel,
-        _object: object,
-        modules,
-        log: GrowingLog::new(16 << 10, 16 << 20),
-        log_len: 0,
-        options,
-        name,
-    })
-}
-
-fn with_options<R>(options: &Checked, name: &str, modules: &Modules<'_>, job: impl FnOnce(&LoadOptions<'_>) -> R) -> R {
-    let settings: Vec<Setting<'_>> =
-        options.skip.iter().map(|skipped| Setting::new(skipped, Change::Load(false))).collect();
-    let load = LoadOptions::new(name.as_bytes());
-    job(&LoadOptions {
-        settings: &settings,
-        modules: modules.names(),
-        pin_root: options.pin_root(),
-        memlock: if options.keep_memlock { Memlock::Keep } else { load.memlock },
-        ..load
-    })
-}
-
-/// Why an object is not prepared: for the caller, and for another try.
-struct Unready {
-    failure: LoaderFailure,
-    error: Option<KernelError>,
-}
-
-impl Unready {
-    /// Whether the kernel's BTF as a whole may do, which is taken from now on.
-    fn is_tried_again(&self, kernel: Option<&Pinned<Kernel<'static>>>) -> bool {
-        // SAFETY: for this call only.
-        let kernel = kernel.map(|kernel| unsafe { kernel.get() });
-        kernel.zip(self.error).is_some_and(|(kernel, error)| kernel.takes_whole_after(&error))
-    }
-}
-
-impl From<LoaderFailure> for Unready {
-    fn from(failure: LoaderFailure) -> Self {
-        Self { failure, error: None }
-    }
-}
-
-/// Prepares an object with the modules that it needs. The kernel is opened into `kernel` when it is asked for.
-fn prepare(
-    bytes: &'static [u8],
-    file: &str,
-    options: &Checked,
-    kernel: &mut Option<Pinned<Kernel<'static>>>,
-    arena: &mut Arena<'static>,
-) -> Result<(Prepared<'static>, Modules<'static>), Unready> {
-    let object = Object::parse(bytes).map_err(|error| from_core(error.into(), file))?;
-    let failed = |error: KernelError| {
-        let failure = match error {
-            KernelError::Prepare(PrepareError::Object(error)) => {
-                Failure::new(Code::Object, format!("{file}: {}", ObjectReport { object: Some(&object), error }))
-            }
-            KernelError::Prepare(error) => from_core(CoreFailure::from(error), file),
-            error => Failure::new(Code::KernelBtf, format!("{file}: {error}")),
-        };
-        Unready { failure, error: Some(error) }
-    };
-    let plan = Plan::new(&object, PrepareOptions::default(), arena).map_err(|error| failed(error.into()))?;
-    if !plan.asks_kernel() {
-        return Ok((plan.finish().map_err(|error| failed(error.into()))?, Modules::default()));
-    }
-    let kernel = match kernel {
-        Some(kernel) => kernel,
-        None => {
-            let chosen = match &options.btf_path {
-                Some(path) => KernelBtf::from_file(Path::new(path))
-                    .map(Kernel::of)
-                    .map_err(|error| btf_failure(error, format!("{path}: {error}")))?,
-                None => Kernel::new(KernelOptions::RUNNING),
-            };
-            kernel.insert(Pinned::new(Box::new(chosen)))
-        }
-    };
-    // SAFETY: the caller keeps the kernel for longer than what is prepared with it.
-    let mut opened = unsafe { kernel.get() }.open().map_err(|reason| {
-        let words = NoKernelBtf { object: &object, plan: &plan, reason };
-        btf_failure(reason, format!("{file}: {words}"))
-    })?;
-    let types = opened.types(&plan, arena).map_err(failed)?;
-    let mut search = plan.search(types, arena).map_err(|error| failed(error.into()))?;
-    // A module that cannot be read is none that has the type.
-    let modules = opened.modules(&search, &mut |_, _| {}).map_err(failed)?;
-    modules.search(&mut search, arena, &mut |_, _, _| {}).map_err(|error| failed(error.into()))?;
-    Ok((search.finish(), modules))
 }
 
 /// Ends a loader: links are detached, programs and maps closed (pinned ones stay), memory is freed. NULL is nothing.
@@ -301,10 +131,12 @@ pub(crate) unsafe fn loader<'l>(loader: *mut Loader) -> Result<&'l mut Loader, L
     unsafe { loader.as_mut() }.ok_or_else(|| argument("loader is NULL"))
 }
 
-/// Creates the maps and loads the programs. On failure nothing is left in the kernel, and it may be tried again.
+/// Makes the object ready (every relocation is decided), creates the maps and loads the programs. On failure nothing is left
+/// in the kernel, and it may be tried again.
 ///
-/// Result: `CORELO_CODE_OK`, `CORELO_CODE_VERIFIER` (see `corelo_log`), `CORELO_CODE_SYSTEM`, `CORELO_CODE_LINK`,
-/// `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_MEMORY`, `CORELO_CODE_BYTE_ORDER`, `CORELO_CODE_STATE` where it is loaded.
+/// Result: `CORELO_CODE_OK`, `CORELO_CODE_OBJECT`, `CORELO_CODE_KERNEL_BTF`, `CORELO_CODE_NEEDS_BTF`,
+/// `CORELO_CODE_BYTE_ORDER`, `CORELO_CODE_MEMORY`, `CORELO_CODE_VERIFIER` (see `corelo_log`), `CORELO_CODE_SYSTEM`,
+/// `CORELO_CODE_LINK`, `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_STATE` where it is loaded, `CORELO_CODE_ARGUMENT`.
 ///
 /// # Safety
 /// The pointers are as the header's rules say.
@@ -318,76 +150,58 @@ pub unsafe extern "C" fn corelo_load(handle: *mut Loader, error: *mut Error) -> 
 
 impl Loader {
     fn load(&mut self) -> Result<(), LoaderFailure> {
-        if self.collection.is_some() {
+        if self.loaded.is_some() {
             return Err(state("it is loaded already"));
         }
-        // SAFETY: the collection is dropped before it, and nobody borrows it mutably.
-        let prepared = unsafe { self.prepared.get() };
-        self.log_len = 0;
-        // What a try takes is in a child of the arena, so that after a failure all of it is there for the next.
-        // SAFETY: all that lies in the child is dropped on failure, or is the collection, which goes before the arena and
-        // its buffer. Meanwhile nothing is taken from the arena itself.
-        let mut child = unsafe { core::mem::transmute::<Arena<'_>, Arena<'static>>(self.arena.scratch()) };
-        let (arena, log) = (&mut child, &mut self.log);
-        let loaded = with_options(&self.options, &self.name, &self.modules, |options| {
-            let mut collection = Collection::create(prepared, options, arena)?;
-            collection.load_programs(options, arena, log)?;
-            Ok(collection)
+        let (options, log) = (&self.options, &mut self.log);
+        log.clear();
+        let kernel = match &options.btf_path {
+            Some(path) => Kernel::of(
+                KernelBtf::from_file(Path::new(path))
+                    .map_err(|error| failed_in(path, KernelError::Btf(error).into()))?,
+            ),
+            None => Kernel::running(),
+        };
+        let skipped: Vec<Setting<'_>> =
+            options.skip.iter().map(|name| Setting::new(name, Change::Load(false))).collect();
+        let mut loader = corelo_loader::loader::Loader::new(&self.object)
+            .name(&self.name)
+            .settings(&skipped)
+            .pin_root(options.pin_root());
+        if options.keep_memlock {
+            loader = loader.memlock(Memlock::Keep);
+        }
+        let buffer = match options.memory {
+            Some((memory, size)) => Buffer::given(Lent(memory, size)),
+            None => Buffer::growing(),
+        };
+        let loaded = loader.load_owned_watched(kernel, buffer, &mut |progress| {
+            if let Step::Refused { log: said, .. } = progress.step {
+                log.extend_from_slice(said);
+            }
         });
-        match loaded {
-            Ok(collection) => {
-                self.collection = Some(collection);
-                Ok(())
-            }
-            Err(error) => {
-                if let LoadError::Program { failure, .. } = error {
-                    self.log_len = failure.log_len as usize;
-                }
-                Err(load_failure(error, LoadReport { prepared, error, pin_root: self.options.pin_root() }.to_string()))
-            }
-        }
+        self.loaded = Some(loaded.map_err(|error| failed_in(&self.file, error))?);
+        // The collection has a copy of its own.
+        self.object = Box::default();
+        Ok(())
     }
 
-    pub(crate) fn loaded(&self) -> Result<&Collection<'static>, LoaderFailure> {
-        self.collection.as_ref().ok_or_else(|| state("it is not loaded yet"))
+    pub(crate) fn loaded(&self) -> Result<&Collection<'_>, LoaderFailure> {
+        self.loaded.as_ref().map(OwnedCollection::collection).ok_or_else(|| state("it is not loaded yet"))
     }
 
-    fn attach(&mut self, only: Option<&str>) -> Result<usize, LoaderFailure> {
-        // SAFETY: as in `load`.
-        let prepared = unsafe { self.prepared.get() };
-        let Some(collection) = &self.collection else { return Err(state("it is not loaded yet")) };
-        let before = self.links.len();
-        let mut is_known = only.is_none();
-        for (number, function) in prepared.declared().programs() {
-            let name = prepared.function_name(function);
-            if only.is_some_and(|only| only.as_bytes() != name) {
-                continue;
-            }
-            is_known = true;
-            if self.links.iter().any(|(attached, _)| *attached == number) {
-                continue;
-            }
-            match collection.attach_program(number) {
-                Ok(Some(link)) => self.links.push((number, link)),
-                Ok(None) => {}
-                Err(error) => {
-                    self.links.truncate(before);
-                    return Err(attach_failure(error, &Name(name).to_string()));
-                }
-            }
-        }
-        if !is_known {
-            return Err(Failure::new(Code::NotFound, format!("no program {}", only.unwrap_or_default())));
-        }
-        Ok(self.links.len() - before)
+    fn change<R>(&mut self, change: impl FnOnce(&mut Collection<'_>) -> R) -> Result<R, LoaderFailure> {
+        self.loaded.as_mut().map(|loaded| loaded.with_mut(change)).ok_or_else(|| state("it is not loaded yet"))
     }
 }
 
-/// Attaches loaded programs as their sections say: all of them, or the one called `program`. Those whose section names
-/// nothing to attach to by itself (networks, cgroups, sockets) are left out, and so are those that are attached already.
-/// `count` may be NULL; it gets the number of programs attached. On failure none of this call stays attached.
+/// Attaches loaded programs as their sections say, and registers struct_ops tables: all of them, or the program called
+/// `program`. Of all, those whose section names nothing to attach to by itself (networks, cgroups, sockets) are left out; and
+/// those that are attached already always are. `count` may be NULL; it gets the number of programs and tables attached. On
+/// failure none of this call stays attached.
 ///
-/// Result: `CORELO_CODE_OK`, `CORELO_CODE_ATTACH`, `CORELO_CODE_NOT_FOUND`, `CORELO_CODE_STATE`.
+/// Result: `CORELO_CODE_OK`, `CORELO_CODE_ATTACH`, `CORELO_CODE_NOT_FOUND` (also for a program that is not loaded),
+/// `CORELO_CODE_STATE`, `CORELO_CODE_ARGUMENT`.
 ///
 /// # Safety
 /// The pointers are as the header's rules say.
@@ -403,9 +217,12 @@ pub unsafe extern "C" fn corelo_attach(
         let loader = unsafe { loader(handle) }?;
         // SAFETY: the caller's promise.
         let only = if program.is_null() { None } else { Some(unsafe { string(program, "program") }?) };
-        let attached = loader.attach(only)?;
+        let attached = loader.change(|collection| match only {
+            Some(program) => collection.attach(program).map(usize::from),
+            None => collection.attach_all(),
+        })?;
         // SAFETY: NULL or writable, the caller's promise. NULL is fine here.
-        let _ = unsafe { store(count, attached) };
+        let _ = unsafe { store(count, attached.map_err(failed)?) };
         Ok(())
     };
     // SAFETY: the caller's promise.
@@ -414,19 +231,25 @@ pub unsafe extern "C" fn corelo_attach(
 
 /// Detaches all programs. They stay loaded, and their maps too.
 ///
-/// Result: `CORELO_CODE_OK`, `CORELO_CODE_ARGUMENT`.
+/// Result: `CORELO_CODE_OK`, also where nothing is loaded; `CORELO_CODE_ARGUMENT`.
 ///
 /// # Safety
 /// The pointers are as the header's rules say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corelo_detach(handle: *mut Loader, error: *mut Error) -> Code {
-    // SAFETY: the caller's promise.
-    let detach = || unsafe { loader(handle) }.map(|loader| loader.links.clear());
+    let detach = || {
+        // SAFETY: the caller's promise.
+        let loader = unsafe { loader(handle) }?;
+        if let Some(loaded) = &mut loader.loaded {
+            loaded.with_mut(|collection| collection.detach_all());
+        }
+        Ok::<(), LoaderFailure>(())
+    };
     // SAFETY: the caller's promise.
     unsafe { finish(detach(), error) }
 }
 
-/// What is in the kernel, and what it took.
+/// What is in the kernel, and what it took: all 0 before `corelo_load`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
@@ -446,6 +269,22 @@ pub struct Summary {
     pub arena_used: usize,
 }
 
+impl Summary {
+    fn of(collection: &Collection<'_>) -> Self {
+        let ((maps, programs), (patched, poisoned)) = (collection.counts(), collection.relocations());
+        let arena = collection.arena_bytes();
+        Self {
+            maps: maps as u32,
+            programs: programs as u32,
+            links: collection.links().len() as u32,
+            patched,
+            poisoned,
+            arena_bytes: arena.capacity,
+            arena_used: arena.high_water,
+        }
+    }
+}
+
 /// What is in the kernel now.
 ///
 /// Result: `CORELO_CODE_OK`, `CORELO_CODE_ARGUMENT`.
@@ -457,17 +296,7 @@ pub unsafe extern "C" fn corelo_summary(handle: *mut Loader, summary: *mut Summa
     let ask = || {
         // SAFETY: the caller's promise.
         let loader = unsafe { loader(handle) }?;
-        let (maps, programs) = loader.collection.as_ref().map_or((0, 0), Collection::counts);
-        let (patched, poisoned) = loader.collection.as_ref().map_or((0, 0), Collection::relocations);
-        let found = Summary {
-            maps: maps as u32,
-            programs: programs as u32,
-            links: loader.links.len() as u32,
-            patched,
-            poisoned,
-            arena_bytes: loader.arena.capacity(),
-            arena_used: loader.arena.high_water(),
-        };
+        let found = loader.loaded.as_ref().map_or_else(Summary::default, |loaded| Summary::of(loaded.collection()));
         // SAFETY: NULL or writable, the caller's promise.
         unsafe { store(summary, found) }.ok_or_else(|| argument("summary is NULL"))
     };
@@ -508,7 +337,7 @@ pub unsafe extern "C" fn corelo_lost(handle: *mut Loader, count: *mut u64, error
 pub unsafe extern "C" fn corelo_log(handle: *mut Loader, text: *mut c_char, text_size: usize) -> usize {
     // SAFETY: the caller's promise.
     let Ok(loader) = (unsafe { loader(handle) }) else { return 0 };
-    let log = loader.log.as_bytes().get(..loader.log_len).unwrap_or_default();
+    let log = loader.log.as_slice();
     // SAFETY: the caller's promise.
     let buffer = unsafe { buffer(text.cast::<u8>(), text_size) }.unwrap_or_default();
     if let Some(room) = buffer.len().checked_sub(1) {
@@ -580,7 +409,7 @@ mod tests {
             unsafe { corelo_load(handle, ptr::null_mut()) as i32 }
         };
         // SAFETY: as above.
-        let used = |handle: *mut Loader| unsafe { (*handle).arena.high_water() };
+        let used = |handle: *mut Loader| unsafe { (*handle).loaded().unwrap().arena_bytes().high_water };
         let handle = opened("pins_sound", &root, &mut [], 0);
         assert_eq!(load(handle), Code::Ok as i32);
         let budget = used(handle);
@@ -607,6 +436,12 @@ mod tests {
         let handle = opened("pins_program", &root, &mut [], 0);
         for _ in 0..3 {
             assert_eq!(load(handle), Code::Verifier as i32);
+            let mut log = [0; 4096];
+            // SAFETY: as above, and the buffer is as large as said.
+            let len = unsafe { corelo_log(handle, log.as_mut_ptr(), log.len()) };
+            // SAFETY: it ends with a NUL.
+            let said = unsafe { core::ffi::CStr::from_ptr(log.as_ptr()) }.to_str().unwrap();
+            assert!(len > 0 && said.contains("R0"), "{len}: {said}");
             assert!(!std::path::Path::new(&pin).exists());
         }
         // SAFETY: as above.

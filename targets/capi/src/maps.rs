@@ -1,7 +1,7 @@
 //! Operations on the maps of a loader.
 
 use core::ffi::{c_char, c_int};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use corelo_capi_core::error::{Code, Error, Failure, finish};
 use corelo_capi_core::memory::{buffer, bytes, store};
@@ -9,7 +9,7 @@ use corelo_core::object::MapId;
 use corelo_loader::sys::Errno;
 use corelo_loader::sys::fd_table::MapRef;
 
-use crate::failure::{LoaderFailure, argument, string, system};
+use crate::failure::{LoaderFailure, argument, failed, string, system};
 use crate::loader::{Loader, loader};
 
 /// A map in the kernel: its sizes as lookups and updates take them.
@@ -46,20 +46,14 @@ pub unsafe extern "C" fn corelo_map_find(
     let find = || {
         // SAFETY: the caller's promise.
         let (loader, name) = unsafe { (loader(handle)?, string(name, "name")?) };
-        let collection = loader.loaded()?;
-        let prepared = collection.prepared();
-        let found = prepared.declared().maps_by_id().find_map(|(id, map)| {
-            if prepared.map_name(map) == name.as_bytes() { Some((id, collection.map_fd(id)?)) } else { None }
-        });
-        let (id, fd) = found.ok_or_else(|| Failure::new(Code::NotFound, format!("no map {name}")))?;
-        let sizes = MapRef::new(fd).map_err(|errno| system(format!("map {name}: {errno}"), errno))?;
+        let found = loader.loaded()?.raw_map(name).map_err(failed)?;
         let found = Map {
-            number: id.get(),
-            fd: fd.as_raw_fd(),
-            map_type: sizes.map_type(),
-            max_entries: sizes.max_entries(),
-            key_size: sizes.key_size(),
-            value_size: sizes.value_bytes(),
+            number: found.id().get(),
+            fd: found.as_fd().as_raw_fd(),
+            map_type: found.map_type(),
+            max_entries: found.max_entries(),
+            key_size: found.key_size(),
+            value_size: found.value_bytes(),
         };
         // SAFETY: NULL or writable, the caller's promise.
         unsafe { store(map, found) }.ok_or_else(|| argument("map is NULL"))
@@ -75,7 +69,7 @@ fn map<'l>(loader: &'l Loader, number: u32) -> Result<MapRef<'l>, LoaderFailure>
     MapRef::new(fd).map_err(|errno| system(format!("map #{number}: {errno}"), errno))
 }
 
-fn failed(number: u32, call: &str) -> impl FnOnce(Errno) -> LoaderFailure {
+fn refused(number: u32, call: &str) -> impl FnOnce(Errno) -> LoaderFailure {
     let words = format!("map #{number}: {call}");
     move |errno| system(format!("{words}: {errno}"), errno)
 }
@@ -104,7 +98,7 @@ pub unsafe extern "C" fn corelo_map_lookup(
         let key = unsafe { bytes(key, key_size) }.ok_or_else(|| argument("key is NULL"))?;
         // SAFETY: the caller's promise.
         let value = unsafe { buffer(value, value_size) }.ok_or_else(|| argument("value is NULL"))?;
-        map(loader, number)?.lookup(key, value, 0).map_err(failed(number, "lookup"))
+        map(loader, number)?.lookup(key, value, 0).map_err(refused(number, "lookup"))
     };
     // SAFETY: the caller's promise.
     unsafe { finish(call(), error) }
@@ -134,7 +128,7 @@ pub unsafe extern "C" fn corelo_map_update(
         let key = unsafe { bytes(key, key_size) }.ok_or_else(|| argument("key is NULL"))?;
         // SAFETY: the caller's promise.
         let value = unsafe { bytes(value, value_size) }.ok_or_else(|| argument("value is NULL"))?;
-        map(loader, number)?.update(key, value, flags).map_err(failed(number, "update"))
+        map(loader, number)?.update(key, value, flags).map_err(refused(number, "update"))
     };
     // SAFETY: the caller's promise.
     unsafe { finish(call(), error) }
@@ -159,7 +153,7 @@ pub unsafe extern "C" fn corelo_map_delete(
         let loader = unsafe { loader(handle) }?;
         // SAFETY: the caller's promise.
         let key = unsafe { bytes(key, key_size) }.ok_or_else(|| argument("key is NULL"))?;
-        map(loader, number)?.delete(key).map_err(failed(number, "delete"))
+        map(loader, number)?.delete(key).map_err(refused(number, "delete"))
     };
     // SAFETY: the caller's promise.
     unsafe { finish(call(), error) }
@@ -187,7 +181,7 @@ pub unsafe extern "C" fn corelo_map_next_key(
         let key = if key.is_null() { None } else { unsafe { bytes(key, key_size) } };
         // SAFETY: the caller's promise.
         let next = unsafe { buffer(next, key_size) }.ok_or_else(|| argument("next is NULL"))?;
-        let found = map(loader, number)?.next_key(key, next).map_err(failed(number, "next key"))?;
+        let found = map(loader, number)?.next_key(key, next).map_err(refused(number, "next key"))?;
         if found { Ok(()) } else { Err(Failure::new(Code::NotFound, format!("map #{number}: no further key"))) }
     };
     // SAFETY: the caller's promise.

@@ -11,7 +11,8 @@ use crate::failure::{LoaderFailure, argument, string};
 pub struct Options {
     /// `sizeof(corelo_options)`: no more is read, and what lies beyond is taken as zero.
     pub size: usize,
-    /// The file with the kernel's BTF (raw, or an ELF file with a `.BTF` section); NULL for the running kernel's.
+    /// The file with the kernel's BTF (raw, or an ELF file with a `.BTF` section), which every `corelo_load` reads; NULL for
+    /// the running kernel's, which is opened only for an object that asks for it.
     pub btf_path: *const c_char,
     /// The object's name, for the maps of its global data; NULL for the file's name without its ending.
     pub name: *const c_char,
@@ -22,7 +23,8 @@ pub struct Options {
     pub memory: *mut u8,
     /// Bytes of it.
     pub memory_size: usize,
-    /// Programs not to load: their names with commas between; NULL for none.
+    /// Programs not to load: their names with commas between; NULL for none. One that the object does not have is
+    /// `CORELO_CODE_NOT_FOUND`.
     pub skip: *const c_char,
     /// Whether RLIMIT_MEMLOCK is left alone even where an old kernel refuses for its sake.
     pub keep_memlock: bool,
@@ -61,12 +63,20 @@ impl Checked {
         if options.memory.is_null() && options.memory_size != 0 {
             return Err(argument("memory is NULL"));
         }
+        if isize::try_from(options.memory_size).is_err() {
+            return Err(argument("memory_size is more than any memory has"));
+        }
         Ok(Self {
             btf_path: text(options.btf_path, "btf_path")?,
             name: text(options.name, "name")?,
             pin_root: text(options.pin_root, "pin_root")?,
             memory: (!options.memory.is_null()).then_some((options.memory, options.memory_size)),
-            skip: text(options.skip, "skip")?.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect(),
+            skip: text(options.skip, "skip")?
+                .iter()
+                .flat_map(|names| names.split(','))
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect(),
             keep_memlock,
         })
     }
@@ -139,6 +149,14 @@ mod tests {
         let mut set = of_size(newer, newer, 0);
         set[newer - 1] = 1;
         assert!(checked(&set).is_err());
+        // Memory that there is not.
+        let mut lent = of_size(size_of::<Options>(), size_of::<Options>(), 0);
+        let number = core::mem::offset_of!(Options, memory);
+        lent[number] = 8;
+        assert!(checked(&lent).is_ok_and(|options| options.memory.is_some()));
+        let number = core::mem::offset_of!(Options, memory_size);
+        lent[number..number + word].fill(0xff);
+        assert!(checked(&lent).is_err());
         // A bool of C that is neither 0 nor 1.
         let mut flagged = of_size(size_of::<Options>(), size_of::<Options>(), 0);
         flagged[core::mem::offset_of!(Options, keep_memlock)] = 0x40;

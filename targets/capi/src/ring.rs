@@ -4,12 +4,12 @@ use core::ffi::{c_char, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use corelo_capi_core::error::{Code, Error, Failure, finish};
+use corelo_capi_core::error::{Code, Error, finish};
 use corelo_capi_core::memory::store;
 use corelo_loader::events::RingBuffer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::failure::{LoaderFailure, argument, ring_failure, string, system};
+use crate::failure::{LoaderFailure, argument, failed, string, system};
 use crate::loader::{Loader, loader};
 
 /// The reader of one ring buffer. It holds the map by itself, so it may outlive the loader that it came from.
@@ -37,9 +37,7 @@ pub unsafe extern "C" fn corelo_ring_open(
     let open = || {
         // SAFETY: the caller's promise.
         let (loader, name) = unsafe { (loader(handle)?, string(map, "map")?) };
-        let collection = loader.loaded()?;
-        let map = collection.raw_map(name).map_err(|error| Failure::new(Code::NotFound, error.to_string()))?;
-        let opened = RingBuffer::new(map.as_fd()).map_err(ring_failure)?;
+        let opened = loader.loaded()?.ring(name).map_err(failed)?;
         if ring.is_null() {
             return Err(argument("ring is NULL"));
         }
@@ -135,7 +133,7 @@ impl Ring {
     fn poll(&mut self, timeout_ms: c_int, mut each: impl FnMut(&[u8]) -> c_int) -> Result<usize, LoaderFailure> {
         let mut read = 0;
         for is_waited in [false, true] {
-            while let Some(wish) = self.0.next(&mut each).map_err(ring_failure)? {
+            while let Some(wish) = self.0.next(&mut each).map_err(|error| failed(error.into()))? {
                 read += 1;
                 if wish != 0 {
                     return Ok(read);
