@@ -16,7 +16,7 @@
 //! - [`uprobe`]: functions of user programs, one or many
 //! - [`usdt`]: static probes of user programs
 //! - [`perf_event`]: counters and clocks of any PMU
-//! - [`iter`]: iterators
+//! - [`iter`][]: iterators
 //! - [`cgroup`]: cgroups of version 2
 //! - [`socket`]: sockets, sock maps and network namespaces
 //! - [`xdp`]: network interfaces, before the stack
