@@ -12,6 +12,7 @@ mod prepared;
 mod queries;
 mod relocations;
 mod search;
+mod sections;
 mod snapshot;
 
 use core::fmt;
@@ -28,6 +29,7 @@ pub use prepared::{AttachTarget, ExternMatch, Prepared};
 pub use queries::Question;
 pub use relocations::{Relocation, RelocationError};
 pub use search::Search;
+pub use sections::Sections;
 pub use snapshot::Snapshot;
 
 /// How densely types are indexed: an entry of four bytes per so many types.

@@ -21,6 +21,7 @@
 //! - `programs`: linked one at a time in scratch, and loaded
 //! - `old`: what old kernels need of a program, given to them when they refuse it
 //! - `tables`: struct_ops tables
+//! - `targets`: attach targets of sections that are given at run time
 
 mod contents;
 mod error;
@@ -33,6 +34,7 @@ mod pins;
 mod programs;
 mod settings;
 mod tables;
+mod targets;
 mod variables;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -126,8 +128,9 @@ pub fn rehearse<'a>(
     options: &LoadOptions<'_>,
     arena: &mut Arena<'a>,
 ) -> Result<(), LoadError> {
-    let tables = Collection::empty(prepared, options, arena)?;
     settings::check(prepared, options)?;
+    let prepared = &settings::with_sections(prepared, options, arena)?;
+    let tables = Collection::empty(prepared, options, arena)?;
     tables::words(prepared, &mut arena.scratch())?;
     prepared.kernel_btf(options.btf_features, &mut arena.scratch()).map_err(btf_error)?;
     Externs::rehearse(prepared, arena)?;
@@ -197,8 +200,9 @@ impl<'a> Collection<'a> {
         if prepared.object().endian() != Endian::host() {
             return Err(LoadError::ByteOrder);
         }
-        let mut collection = Self::empty(prepared, options, arena)?;
         settings::check(prepared, options)?;
+        let prepared = &settings::with_sections(prepared, options, arena)?;
+        let mut collection = Self::empty(prepared, options, arena)?;
         tables::check(prepared, options, &mut arena.scratch())?;
         collection.btf = collection.load_btf(options, arena)?;
         collection.externs =

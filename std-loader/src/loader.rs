@@ -169,6 +169,12 @@ impl<'o, 's> Loader<'o, 's> {
         self.set(program, Change::Load(true))
     }
 
+    /// Treats a program as if it were in this section instead of its own: it is of that type, and attached there.
+    #[must_use]
+    pub fn section(self, program: &'s str, section: &'s str) -> Self {
+        self.set(program, Change::Section(section))
+    }
+
     /// Which programs are loaded that neither [`Loader::skip`] nor [`Loader::want`] names.
     #[must_use]
     pub fn autoload(mut self, autoload: Autoload) -> Self {

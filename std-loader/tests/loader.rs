@@ -399,3 +399,55 @@ fn perf_events_are_read_through_the_collection() {
     // The kernel pads a sample.
     assert_eq!((count.unwrap(), seen[0].first_chunk()), (1, Some(&2u32.to_ne_bytes())));
 }
+
+#[test]
+fn a_program_may_be_of_another_type_and_attached_elsewhere_than_its_section_says() {
+    if !is_root() {
+        return;
+    }
+    let (object, kernel, mut buffer) = (fixture("obj_globals"), Kernel::running(), vec![0; 64 << 10]);
+    let loaded = Loader::new(&object).section("sum", "xdp").load(&kernel, &mut buffer).unwrap();
+    let sum = loaded.program("sum").unwrap();
+    /// BPF_PROG_TYPE_SOCKET_FILTER, BPF_PROG_TYPE_XDP
+    const TYPES: (u32, u32) = (1, 6);
+    let of = |name: &str| loaded.program(name).unwrap().info().unwrap().prog_type;
+    assert_eq!((of("read_rw"), of("sum"), sum.section()), (TYPES.0, TYPES.1, &b"xdp"[..]));
+    assert_eq!(run(&loaded, "sum"), 7 + 3 + 4 + 11 + 13);
+    drop(loaded);
+    for (section, words) in [
+        ("no_such_kind/x", "program sum: no program type has sections of the name that is given"),
+        ("fentry/corelo_no_such_function", "program sum (section fentry/corelo_no_such_function): the kernel lacks "),
+        ("tp_btf", "program sum (section tp_btf): no target is given"),
+    ] {
+        let error = Loader::new(&object).section("sum", section).load(&kernel, &mut buffer).map(drop).unwrap_err();
+        assert!(error.to_string().starts_with(words), "{error}");
+    }
+    let error = Loader::new(&object).section("summ", "xdp").load(&kernel, &mut buffer).map(drop).unwrap_err();
+    assert!(error.to_string().starts_with("the object has no program summ; it has sum, "), "{error}");
+}
+
+#[test]
+fn a_target_in_the_kernels_btf_that_is_given_at_run_time() {
+    if !has(&[Feature::Bpf, Feature::KernelBtf, Feature::TpBtf]) {
+        return;
+    }
+    let endian = if cfg!(target_endian = "big") { "-eb" } else { "" };
+    let path = format!("{}/examples/bpf/agent{endian}.bpf.o", env!("CARGO_MANIFEST_DIR"));
+    let object = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let (kernel, mut buffer) = (Kernel::running(), vec![0; 64 << 10]);
+    let loader = Loader::new(&object).section("on_exec", "tp_btf/sched_process_exec");
+    let mut loaded = loader.load(&kernel, &mut buffer).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(loaded.attach_all().unwrap(), 1);
+    assert_eq!(loaded.program("on_exec").unwrap().info().unwrap().prog_type, 26, "BPF_PROG_TYPE_TRACING");
+    let mut ring = loaded.ring("events").unwrap();
+    assert!(std::process::Command::new("/bin/true").status().unwrap().success());
+    let mut is_seen = false;
+    while !is_seen {
+        let read = ring.poll(Some(std::time::Duration::from_secs(10)), |record| {
+            is_seen |= record.ends_with(b"true\0\0\0\0\0\0\0\0\0\0\0\0")
+        });
+        assert!(read.unwrap() > 0, "no record of the process that was started");
+    }
+    loaded.detach_all();
+    assert!(loaded.links().len() == 0);
+}

@@ -10,6 +10,7 @@ use crate::relo::OpenDecisions;
 use super::prepared::Prepared;
 use super::queries::{Owner, Question, attach_query, extern_query, struct_ops_queries, unanswered};
 use super::search::Search;
+use super::sections::Sections;
 use super::{Options, PrepareError, kernel_error};
 
 /// What an object declares and asks of the kernel.
@@ -140,6 +141,7 @@ impl<'a> Plan<'a> {
             in_modules: &[],
             queries_len: 0,
             visited: 0,
+            sections: Sections::default(),
         })
     }
 }

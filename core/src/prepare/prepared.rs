@@ -6,7 +6,7 @@ use crate::btf::sanitize::{KernelBtfFeatures, SanitizeError, sanitize};
 use crate::btf::{TypeId, Types};
 use crate::link::{LinkError, LinkedProgram, Linker};
 use crate::object::layout::Layout;
-use crate::object::section_name::AttachBtf;
+use crate::object::section_name::{self, AttachBtf};
 use crate::object::{
     CodeSection, Declared, ExternId, Function, Map, MapId, MapOrigin, Object, ObjectError, ProgramId, Slot, Variable,
 };
@@ -14,6 +14,7 @@ use crate::relo::decision::{Decisions, VMLINUX};
 use crate::struct_ops::{StructOps, StructOpsError, Tables};
 
 use super::queries::{InModule, Owner, attach_btf, extern_is_compatible};
+use super::sections::Sections;
 
 /// What an extern is in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,7 @@ pub struct Prepared<'a> {
     pub(super) in_modules: &'a [InModule],
     pub(super) queries_len: usize,
     pub(super) visited: u32,
+    pub(super) sections: Sections<'a>,
 }
 
 impl<'a> Prepared<'a> {
@@ -112,9 +114,19 @@ impl<'a> Prepared<'a> {
         self.object.symbol_name(function.symbol())
     }
 
-    /// The name of the section that a function is in.
+    /// The same with these sections for some programs instead of those that they are in: what they are loaded as and
+    /// attached to follows. What the kernel's BTF was asked does not: see [`AttachTarget::NotAsked`].
+    #[must_use]
+    pub fn with_sections(self, sections: Sections<'a>) -> Self {
+        Self { sections, ..self }
+    }
+
+    /// The name of the section that a function is in, or that it is to be treated as if it were in.
     #[must_use]
     pub fn section_name(&self, function: &Function) -> &'a [u8] {
+        if let Some(section) = self.sections.of(function.symbol()) {
+            return section;
+        }
         let section = self.declared.code.get(function.code()).map_or(0, CodeSection::section);
         self.object.section_name(section)
     }
@@ -123,6 +135,10 @@ impl<'a> Prepared<'a> {
     #[must_use]
     pub fn attach_target(&self, program: ProgramId) -> AttachTarget<'a> {
         let Some(function) = self.declared.function(program) else { return AttachTarget::None };
+        if let Some(section) = self.sections.of(function.symbol()) {
+            let kind = section_name::parse(section_name::split_optional(section).0);
+            return kind.and_then(|kind| kind.attach_btf).map_or(AttachTarget::None, AttachTarget::NotAsked);
+        }
         let Some(wanted) = attach_btf(&self.object, &self.declared, function) else { return AttachTarget::None };
         let owner = Owner::Attach(program).pack();
         if let Some(found) = self.in_module(owner) {
@@ -364,4 +380,7 @@ pub enum AttachTarget<'a> {
     },
     /// A type that the kernel does not have.
     Missing(AttachBtf<'a>),
+    /// A type that the kernel was not asked for, as the program's section was given afterwards
+    /// ([`Prepared::with_sections`]).
+    NotAsked(AttachBtf<'a>),
 }

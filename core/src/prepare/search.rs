@@ -11,6 +11,7 @@ use crate::relo::decision::VMLINUX;
 
 use super::prepared::Prepared;
 use super::queries::{InModule, Owner, extern_is_compatible};
+use super::sections::Sections;
 use super::{Options, PrepareError, kernel_error};
 
 /// An object whose vmlinux was searched, and whose modules may be.
@@ -141,6 +142,7 @@ impl<'a> Search<'a> {
             answers: Some(self.answers),
             in_modules: self.in_modules,
             visited: self.visited,
+            sections: Sections::default(),
         }
     }
 }

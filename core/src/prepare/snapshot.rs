@@ -8,6 +8,7 @@
 use super::plan::declarations;
 use super::prepared::Prepared;
 use super::queries::InModule;
+use super::sections::Sections;
 use super::{Options, PrepareError};
 use crate::arena::Arena;
 use crate::btf::lookup::Answers;
@@ -72,6 +73,7 @@ impl<'a> Snapshot<'a> {
             in_modules: self.in_modules,
             queries_len: self.queries_len,
             visited: 0,
+            sections: Sections::default(),
         })
     }
 }

@@ -10,6 +10,7 @@ use corelo_core::prepare::PrepareError;
 use corelo_core::struct_ops::StructOpsError;
 
 use super::SettingError;
+use crate::kernel::KernelBtfError;
 use crate::load::externs::ExternError;
 use crate::objects::LoadFailure;
 use crate::objects::pin::PinError;
@@ -89,6 +90,13 @@ pub enum LoadError {
         function: ProgramId,
         /// The kernel's answer.
         errno: Errno,
+    },
+    /// The kernel's BTF cannot be had, in which the target of a section that is given at run time is looked up.
+    TargetBtf {
+        /// The function.
+        function: ProgramId,
+        /// Why.
+        error: KernelBtfError,
     },
     /// The program that a program is to replace a function of cannot be asked for its functions.
     ReplacedBtf {
@@ -175,6 +183,9 @@ impl fmt::Display for LoadError {
             Self::Setting { index, error } => write!(f, "setting #{index}: {error}"),
             Self::ModuleBtf { function, errno } => {
                 write!(f, "function #{function}: the BTF of its target's module cannot be had: {errno}")
+            }
+            Self::TargetBtf { function, error } => {
+                write!(f, "function #{function}: the kernel's BTF, which has its target, cannot be had: {error}")
             }
             Self::ReplacedBtf { function, errno } => {
                 write!(f, "function #{function}: the BTF of the program that it replaces cannot be had: {errno}")

@@ -16,7 +16,7 @@ use corelo_core::uapi::{BPF_F_SLEEPABLE, BPF_F_XDP_HAS_FRAGS, ProgType};
 
 use super::error::link_error;
 use super::old::Parts;
-use super::{Collection, LoadError, LoadOptions, is_usdt, is_wanted, program_kind, tables};
+use super::{Collection, LoadError, LoadOptions, is_usdt, is_wanted, program_kind, tables, targets};
 use crate::kernel::{KernelVersion, btf_object};
 use crate::objects::{LogBuffer, ProgramSpec};
 use crate::sys::{Errno, bpf};
@@ -110,6 +110,7 @@ impl Collection<'_> {
                 attach_fd = self.modules.fd(module);
                 id.0
             }
+            AttachTarget::NotAsked(wanted) => targets::find(program, &wanted)?,
             AttachTarget::Missing(_) => return Err(LoadError::MissingTarget { function: program }),
         };
         // As one link to all places of a probe wants it; kernels without such links (before 6.6) do not look at it.

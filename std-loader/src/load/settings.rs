@@ -3,8 +3,10 @@
 use core::fmt;
 use std::os::fd::BorrowedFd;
 
+use corelo_core::arena::Arena;
+use corelo_core::object::section_name;
 use corelo_core::object::{Map, MapOrigin};
-use corelo_core::prepare::Prepared;
+use corelo_core::prepare::{Prepared, Sections};
 
 use super::{LoadError, LoadOptions};
 
@@ -45,6 +47,9 @@ pub enum Change<'o> {
     Create(bool),
     /// Whether a program is loaded (`bpf_program__set_autoload`).
     Load(bool),
+    /// A program is what this section name says, in place of its own: of that type, attached there, `fentry/do_exit` or `tc`
+    /// (`bpf_program__set_type`, `bpf_program__set_expected_attach_type`, `bpf_program__set_attach_target`).
+    Section(&'o str),
     /// A `freplace` program replaces a function of this program (`bpf_program__set_attach_target`).
     Replace(BorrowedFd<'o>),
     /// How much the verifier says of a program that it refuses: 1 by default, 2 with every state, 4 the statistics alone
@@ -81,6 +86,8 @@ pub enum SettingError {
         /// Bytes given.
         given: usize,
     },
+    /// No program type has sections of this name.
+    UnknownSection,
     /// There are more than fit: a slice of settings takes any id.
     TooMany,
     /// A warm start is borrowed, and a collection that owns all it borrows from cannot own it.
@@ -94,6 +101,7 @@ impl fmt::Display for SettingError {
             Self::NoMap => f.write_str("the object has no map of this name"),
             Self::NoProgram => f.write_str("the object has no program of this name"),
             Self::Size { wanted, given } => write!(f, "it takes {wanted} bytes, and {given} were given"),
+            Self::UnknownSection => f.write_str("no program type has sections of the name that is given"),
             Self::TooMany => f.write_str("more settings than fit: give them as a slice"),
             Self::WarmStart => f.write_str("a warm start is borrowed: load into a buffer of the caller's"),
         }
@@ -112,7 +120,7 @@ impl<'o> LoadOptions<'o> {
     }
 
     /// All settings; those in [`LoadOptions::settings`] come before those in [`LoadOptions::more`].
-    pub(super) fn settings(&self) -> impl DoubleEndedIterator<Item = &'o Setting<'o>> + use<'o> {
+    pub(super) fn settings(&self) -> impl DoubleEndedIterator<Item = &'o Setting<'o>> + Clone + use<'o> {
         self.settings.iter().chain(self.more)
     }
 
@@ -189,6 +197,21 @@ impl<'o> LoadOptions<'o> {
     }
 }
 
+/// The object with the sections that the settings give its programs.
+pub(super) fn with_sections<'a>(
+    prepared: &Prepared<'a>,
+    options: &LoadOptions<'_>,
+    arena: &mut Arena<'a>,
+) -> Result<Prepared<'a>, LoadError> {
+    let given = options.settings().filter_map(|setting| {
+        let Change::Section(section) = setting.change else { return None };
+        let mut programs = prepared.declared().programs();
+        let named = programs.find(|(_, function)| prepared.function_name(function) == setting.name.as_bytes());
+        Some((named?.1.symbol(), section.as_bytes()))
+    });
+    Ok(prepared.with_sections(Sections::new(given, arena)?))
+}
+
 /// Checks that every setting is of something that the object has.
 pub(super) fn check(prepared: &Prepared<'_>, options: &LoadOptions<'_>) -> Result<(), LoadError> {
     for (index, setting) in options.settings().enumerate() {
@@ -201,12 +224,15 @@ pub(super) fn check(prepared: &Prepared<'_>, options: &LoadOptions<'_>) -> Resul
                 }
                 Some(_) => continue,
             },
-            Change::Load(_) | Change::Replace(_) | Change::LogLevel(_) => {
+            Change::Load(_) | Change::Replace(_) | Change::LogLevel(_) | Change::Section(_) => {
                 let mut programs = prepared.declared().programs();
-                if programs.any(|(_, function)| prepared.function_name(function) == name) {
-                    continue;
+                let is_there = programs.any(|(_, function)| prepared.function_name(function) == name);
+                let has_type = |section: &str| section_name::parse(section.as_bytes()).is_some();
+                match setting.change {
+                    _ if !is_there => SettingError::NoProgram,
+                    Change::Section(section) if !has_type(section) => SettingError::UnknownSection,
+                    _ => continue,
                 }
-                SettingError::NoProgram
             }
             Change::MaxEntries(_)
             | Change::MapType(_)

@@ -58,6 +58,7 @@ impl<'o, 'k> Load<'_, 'o, 'k> {
         let mut collection = Collection::create(&prepared, &options, &mut arena)
             .map_err(|error| load_error(&prepared, &options, error, &[], &mut arena))?;
         self.tell(&arena, Step::Maps);
+        let prepared = *collection.prepared();
         let mut log = GrowingLog::new(LOG_START.min(loader.log_limit), loader.log_limit);
         if let Err(error) = collection.load_programs(&options, &mut arena, &mut log) {
             let mut text = &[][..];
@@ -188,7 +189,7 @@ fn write_setting(
     let Some(setting) = settings.nth(index) else { return write!(text, "{error}") };
     let what = match setting.change {
         Change::Value(_) => "variable",
-        Change::Load(_) | Change::Replace(_) | Change::LogLevel(_) => "program",
+        Change::Load(_) | Change::Replace(_) | Change::LogLevel(_) | Change::Section(_) => "program",
         _ => "map",
     };
     match error {

@@ -110,6 +110,10 @@ impl fmt::Display for LoadReport<'_, '_> {
                 write!(f, "the BTF of its target's module cannot be had: {errno}")?;
                 write_privileges(f, errno, CapabilitySet::SYS_ADMIN)
             }
+            LoadError::TargetBtf { function, error } => {
+                self.write_program(f, function)?;
+                write!(f, "the kernel's BTF, which has its target, cannot be had: {error}")
+            }
             LoadError::ReplacedBtf { function, errno } => {
                 self.write_program(f, function)?;
                 write!(f, "the BTF of the program that it replaces cannot be had: {errno}")?;

@@ -1,0 +1,41 @@
+//! Attach targets of sections that are given at run time: what the kernel was not asked with everything else.
+
+use corelo_core::btf::{Btf, BtfError};
+use corelo_core::object::ProgramId;
+use corelo_core::object::section_name::AttachBtf;
+
+use super::LoadError;
+use crate::kernel::KernelBtf;
+use crate::sys::Errno;
+
+/// The id of a target in the running kernel's BTF, which is opened for it: mapped, or in memory for as long as this takes.
+/// It is looked for in vmlinux alone.
+pub(super) fn find(program: ProgramId, wanted: &AttachBtf<'_>) -> Result<u32, LoadError> {
+    let missing = LoadError::MissingTarget { function: program };
+    if wanted.module.is_some_and(|module| module != b"vmlinux") {
+        return Err(LoadError::ModuleBtf { function: program, errno: Errno::EOPNOTSUPP });
+    }
+    let btf = KernelBtf::open().map_err(|error| LoadError::TargetBtf { function: program, error })?;
+    match find_in(&btf, wanted) {
+        Ok(found) => found.ok_or(missing),
+        // The kernel wrote it.
+        Err(_) => Err(missing),
+    }
+}
+
+fn find_in(bytes: &[u8], wanted: &AttachBtf<'_>) -> Result<Option<u32>, BtfError> {
+    let blob = Btf::parse(bytes)?;
+    let prefix = wanted.prefix.bytes();
+    let is_named = |offset: u32| {
+        let text = blob.strings().get(offset as usize..).unwrap_or_default();
+        let rest = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(wanted.name));
+        rest.is_some_and(|rest| rest.first() == Some(&0))
+    };
+    for ty in blob.iter() {
+        let ty = ty?;
+        if ty.kind() == wanted.kind && is_named(ty.name_off()) {
+            return Ok(Some(ty.id().0));
+        }
+    }
+    Ok(None)
+}
