@@ -3,11 +3,12 @@
 #
 # Builds the agent of one loader in a crate of its own, outside of the workspace, and runs it as root:
 #
-#     bench/compare/try.sh aya|libbpf_rs [SECONDS]        default: 5 seconds
+#     bench/compare/try.sh corelo|aya|libbpf_rs [SECONDS]        default: 5 seconds
 
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 case ${1-} in
+corelo) dependency=(--path "$here/../../std-loader" --features alloc corelo-loader) ;;
 aya) dependency=(aya@0.16) ;;
 libbpf_rs) dependency=(libbpf-rs@0.27) ;;
 *) sed -n '4,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;

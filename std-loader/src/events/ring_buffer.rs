@@ -260,11 +260,19 @@ impl RingBuffer {
         if count > 0 {
             return Ok(count);
         }
+        if self.wait(timeout)? { self.consume(each) } else { Ok(0) }
+    }
+
+    /// Waits for a record for at most `timeout` (`None`: for ever); false where none came. A signal ends the wait early.
+    ///
+    /// # Errors
+    /// What poll(2) says.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, RingError> {
         let timeout = timeout.map(timespec);
         let mut fds = [PollFd::new(&self.map, PollFlags::IN)];
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(0),
-            Ok(_) => self.consume(each),
+            Ok(count) => Ok(count > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
             Err(errno) => Err(call("poll")(errno)),
         }
     }
