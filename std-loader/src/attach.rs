@@ -30,6 +30,7 @@
 //! - `functions`: the kernel's functions that fit a pattern
 //! - `glob`: patterns of names
 //! - `multi`: one link from a program to many functions
+//! - `since`: which Linux gained a kind of link
 //! - `probe`: the PMUs of kprobes and uprobes
 //! - `tracefs`: probes and tracepoints by files
 
@@ -45,6 +46,7 @@ pub mod netfilter;
 pub mod perf_event;
 mod probe;
 pub mod raw_tracepoint;
+mod since;
 pub mod socket;
 pub mod struct_ops;
 pub mod symbols;
@@ -62,7 +64,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::attach::symbols::SymbolError;
 use crate::kernel::kallsyms::KallsymsError;
-use crate::kernel::lockdown;
+use crate::kernel::{KernelVersion, lockdown};
 use crate::sys::{Errno, bpf, perf};
 
 pub use crate::sys::bpf::{CStrAddress, Functions, LinkInfo, link_info};
@@ -122,6 +124,15 @@ pub enum LinkError {
         /// How it was refused.
         errno: Errno,
     },
+    /// The kernel is older than this kind of link.
+    TooOld {
+        /// Which call was refused.
+        call: &'static str,
+        /// How.
+        errno: Errno,
+        /// The first Linux that has it.
+        needs: KernelVersion,
+    },
     /// The static probes of the probed file.
     Usdt(UsdtError),
     /// A reference counter is so far into its file that the uprobe PMU has no room for the offset: 32 bits.
@@ -169,6 +180,10 @@ impl fmt::Display for LinkError {
             LinkError::NoMulti { multi, errno } => {
                 write!(f, "this kernel has no {} links ({errno}): they need {}", multi.name(), multi.needs())
             }
+            LinkError::TooOld { call, errno, needs } => {
+                let (major, minor) = (needs.major(), needs.minor());
+                write!(f, "{call}: {errno}: this kernel is too old: links of this kind need Linux {major}.{minor}")
+            }
             LinkError::Usdt(error) => error.fmt(f),
             LinkError::CounterOffset { offset } => {
                 write!(f, "the reference counter's offset {offset:#x} has more than the 32 bits that a uprobe takes")
@@ -190,6 +205,7 @@ impl LinkError {
             Self::Kernel { errno, .. }
             | Self::File { errno, .. }
             | Self::NoMulti { errno, .. }
+            | Self::TooOld { errno, .. }
             | Self::Lockdown { errno, .. } => Some(errno),
             _ => None,
         }
@@ -305,7 +321,7 @@ fn create(
     flags: u32,
     how: &bpf::LinkTarget<'_>,
 ) -> Result<Link, LinkError> {
-    bpf::link_create(object, target, attach_type, flags, how).map(Link::from_fd).map_err(call("BPF_LINK_CREATE"))
+    bpf::link_create(object, target, attach_type, flags, how).map(Link::from_fd).map_err(since::explain(attach_type))
 }
 
 /// The index of a network interface, for [`xdp`] and [`tcx`].

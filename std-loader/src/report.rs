@@ -9,10 +9,12 @@
 //! - `candidates`: its candidates, and what each of them gives ([`candidates`])
 //! - `link`: why a program cannot be linked ([`LinkReport`])
 //! - `load`: why an object is not loaded ([`LoadReport`])
+//! - `attach`: why a program is not attached ([`AttachReport`])
 //! - `privileges`: who refuses something with EPERM
 //! - `log`: what a verifier log says ([`verdict_line`], [`PoisonReport`])
 //! - `names`: names out of an object
 
+mod attach;
 mod candidates;
 mod link;
 mod load;
@@ -23,6 +25,7 @@ mod object;
 mod privileges;
 mod relocation;
 
+pub use attach::AttachReport;
 pub use candidates::{CandidateReport, btf_name, candidates};
 pub use corelo_core::btf::strings::Name;
 pub use link::LinkReport;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use corelo_core::object::section_name::ProgramKind;
 use corelo_core::object::{MapId, MapOrigin, ProgramId};
-use corelo_core::uapi::AttachType;
+use corelo_core::uapi::{AttachType, ProgType};
 
 use super::error::{Cause, Error};
 use super::names::{Names, write_unknown};
@@ -16,7 +16,7 @@ use crate::events::IterReader;
 use crate::load::{Attached, Collection};
 use crate::objects::pin;
 use crate::objects::{ProgInfo, TestRun, TestRunResult, prog_info, prog_test_run};
-use crate::report::Name;
+use crate::report::{AttachReport, Name};
 use crate::sys::Errno;
 
 /// A program of a collection, in the kernel.
@@ -101,7 +101,10 @@ impl<'a> Collection<'a> {
         }
         self.register_table(id).map(Some).map_err(|error| {
             let name = Names(prepared).map(id);
-            Error::new(Cause::Attach(error), |text| write!(text, "map {}: cannot be attached: {error}", Name(name)))
+            Error::new(Cause::Attach(error), |text| {
+                let report = AttachReport { prog_type: Some(ProgType::STRUCT_OPS), error };
+                write!(text, "map {}: cannot be attached: {report}", Name(name))
+            })
         })
     }
 
@@ -300,7 +303,10 @@ impl<'c> Program<'c> {
     }
 
     fn not_attached(&self, error: LinkError) -> Error {
-        self.error(Cause::Attach(error), |text| write!(text, "cannot be attached: {error}"))
+        let prog_type = self.kind().map(|kind| kind.prog_type);
+        self.error(Cause::Attach(error), |text| {
+            write!(text, "cannot be attached: {}", AttachReport { prog_type, error })
+        })
     }
 
     fn refused(&self, what: &str, errno: Errno) -> Error {
@@ -312,5 +318,36 @@ impl<'c> Program<'c> {
             write!(text, "program {} (section {}): ", Name(self.name()), Name(self.section()))?;
             write(text)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::loader::{Cause, Loader};
+    use crate::prepare::Kernel;
+    use crate::sys::Errno;
+    use crate::sys::bpf::cmd;
+    use crate::sys::fake::{install, some_fd};
+    use corelo_tests::endian::Endian;
+    use corelo_tests::fixtures::fixture;
+
+    #[test]
+    fn who_may_not_attach_is_told_what_it_takes() {
+        let object = fixture("obj_arg_ctx", Endian::native()).read();
+        let (kernel, mut buffer) = (Kernel::running(), vec![0; 64 << 10]);
+        let _guard = install(|command, _| match command {
+            cmd::MAP_CREATE | cmd::PROG_LOAD | cmd::BTF_LOAD => Some(Ok(some_fd())),
+            cmd::RAW_TRACEPOINT_OPEN => Some(Err(Errno::EPERM)),
+            _ => Some(Err(Errno::EINVAL)),
+        });
+        let collection = Loader::new(&object).load(&kernel, &mut buffer).unwrap();
+        let error = collection.program("on_raw").unwrap().attach().unwrap_err();
+        assert!(matches!(error.cause(), Cause::Attach(_)) && error.errno() == Some(Errno::EPERM), "{error}");
+        let text = error.to_string();
+        let name = "program on_raw (section raw_tp/sched_process_exec): cannot be attached: ";
+        assert!(text.starts_with(name), "{text}");
+        // Of a user without, with, and on a kernel that is locked down.
+        let reasons = ["CAP_BPF and CAP_PERFMON", "a security module", "locked"];
+        assert!(reasons.iter().any(|reason| text.contains(reason)), "{text}");
     }
 }

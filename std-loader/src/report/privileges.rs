@@ -55,13 +55,22 @@ pub(super) fn write_privileges(f: &mut fmt::Formatter<'_>, errno: Errno, wanted:
     if errno != Errno::EPERM {
         return Ok(());
     }
-    let held = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-    f.write_str(refusal(held, wanted, lockdown::mode()))
+    f.write_str(refusal(held(), wanted, lockdown::mode()))
+}
+
+/// What this process has.
+pub(super) fn held() -> CapabilitySet {
+    rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
+}
+
+/// CAP_SYS_ADMIN stands for all of them.
+pub(super) fn suffices(held: CapabilitySet, wanted: CapabilitySet) -> bool {
+    held.contains(CapabilitySet::SYS_ADMIN) || held.contains(wanted)
 }
 
 /// Who refuses something with EPERM, as far as can be told from the capabilities of this process.
-fn refusal(held: CapabilitySet, wanted: CapabilitySet, mode: lockdown::Mode) -> &'static str {
-    let may_load = held.contains(CapabilitySet::SYS_ADMIN) || held.contains(wanted);
+pub(super) fn refusal(held: CapabilitySet, wanted: CapabilitySet, mode: lockdown::Mode) -> &'static str {
+    let may_load = suffices(held, wanted);
     let of_kernel = wanted.contains(CapabilitySet::PERFMON);
     let of_network = wanted.contains(CapabilitySet::NET_ADMIN);
     match (may_load, mode) {
