@@ -20,6 +20,7 @@
 //! - `env`: environment variables where they lie
 //! - `owned_list`: values whose number is not known before, dropped with their list
 //! - `again`: a job that is done once more in the same buffer
+//! - `watched`: a descriptor that a tokio runtime watches (feature `tokio`)
 //!
 //! What the calls need, without:
 //!
@@ -51,6 +52,8 @@ pub(crate) mod owned_list;
 pub mod perf;
 pub(crate) mod ring;
 pub(crate) mod version;
+#[cfg(feature = "tokio")]
+pub(crate) mod watched;
 
 pub use errno::Errno;
 

@@ -238,6 +238,15 @@ impl RingBuffer {
         }
     }
 
+    /// Whether there is a record though [`RingBuffer::next`] found none. The kernel tells of one only where it sees that all
+    /// before it were given back: what was given back must be seen by every CPU before this one looks again, or the record
+    /// comes unannounced. Who waits for a state, not for news, need not ask.
+    #[cfg(feature = "tokio")]
+    pub(super) fn has_record_after_all(&self) -> bool {
+        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+        !matches!(self.pages.peek(), Err(Stop::Empty | Stop::Busy))
+    }
+
     /// All complete records, without waiting; the result is how many.
     ///
     /// # Errors
