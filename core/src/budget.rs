@@ -140,8 +140,8 @@ fn scratch_of(linked: &LinkedProgram<'_>) -> Scratch {
         (Part::Insns, size_of_val(&*linked.insns)),
         (Part::Layout, size_of_val(linked.placements)),
         (Part::References, size_of_val(linked.references)),
-        (Part::FuncInfo, linked.func_info.0.len()),
-        (Part::LineInfo, linked.line_info.0.len()),
+        (Part::FuncInfo, linked.func_info.bytes.len()),
+        (Part::LineInfo, linked.line_info.bytes.len()),
     ]
     .map(|(part, bytes)| (part, bytes.next_multiple_of(ALIGN)))
 }

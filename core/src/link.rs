@@ -25,6 +25,15 @@ use layout::PlacementIndex;
 use references::UsedMaps;
 pub use references::{Reference, ReferenceKind};
 
+/// Records of function or line information, as BPF_PROG_LOAD takes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InfoRecords<'s> {
+    /// All of them, in the object's byte order.
+    pub bytes: &'s [u8],
+    /// Bytes of one.
+    pub record_size: u32,
+}
+
 /// A program ready but for the descriptors of what it refers to.
 #[derive(Debug)]
 pub struct LinkedProgram<'s> {
@@ -35,9 +44,9 @@ pub struct LinkedProgram<'s> {
     /// What it refers to, in no particular order.
     pub references: &'s [Reference],
     /// Function info as the kernel takes it, and bytes of each record; none where the object has none.
-    pub func_info: (&'s [u8], u32),
+    pub func_info: InfoRecords<'s>,
     /// Line info, likewise.
-    pub line_info: (&'s [u8], u32),
+    pub line_info: InfoRecords<'s>,
     /// CO-RE relocations that got a value.
     pub patched: u32,
     /// CO-RE relocations that were poisoned.

@@ -18,7 +18,7 @@ mod slots;
 mod variables;
 
 pub use error::ObjectError;
-pub use externs::{Extern, ExternKind};
+pub use externs::{DataRange, Extern, ExternKind};
 pub(crate) use functions::CodeSection;
 pub use functions::Function;
 pub use ids::{ExternId, MapId, ProgramId};

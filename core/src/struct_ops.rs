@@ -103,6 +103,15 @@ impl fmt::Display for StructOpsError {
 
 impl core::error::Error for StructOpsError {}
 
+/// A member of a kernel's struct that programs implement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelMember {
+    /// The struct.
+    pub of: TypeId,
+    /// The member's index in it.
+    pub index: u32,
+}
+
 /// A struct_ops table in terms of the kernel's types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StructOps {
@@ -294,7 +303,7 @@ impl<'t> Tables<'t> {
         function: ProgramId,
         counts: impl Fn(MapId) -> bool,
         describe: impl Fn(MapId) -> Result<StructOps, StructOpsError>,
-    ) -> Result<Option<(TypeId, u32)>, StructOpsError> {
+    ) -> Result<Option<KernelMember>, StructOpsError> {
         let mut found = None;
         let maps = self.declared.maps();
         let is_table = |map: &&Map| map.origin() == MapOrigin::StructOps;
@@ -315,11 +324,12 @@ impl<'t> Tables<'t> {
                 }
                 self.program(rel)?;
                 let ops = describe(id)?;
-                let Some(member) = self.member_at(map, &ops, rel)? else { continue };
-                if found.is_some_and(|before| before != (ops.type_id, member)) {
+                let Some(index) = self.member_at(map, &ops, rel)? else { continue };
+                let member = KernelMember { of: ops.type_id, index };
+                if found.is_some_and(|before| before != member) {
                     return Err(StructOpsError::TwoMembers { function });
                 }
-                found = Some((ops.type_id, member));
+                found = Some(member);
             }
         }
         Ok(found)

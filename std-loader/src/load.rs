@@ -93,8 +93,7 @@ pub struct Collection<'a> {
     usdt_specs: Mutex<u32>,
     /// What the kernel was found to lack.
     old: old::Old,
-    patched: u32,
-    poisoned: u32,
+    relocations: Relocations,
     /// The modules that were searched, for the next time.
     searched: SearchedModules<'a>,
     arena_bytes: ArenaBytes,
@@ -105,6 +104,24 @@ pub struct Collection<'a> {
 pub(crate) enum Attached {
     Program(ProgramId),
     Table(MapId),
+}
+
+/// How much of an object is in the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Maps created.
+    pub maps: usize,
+    /// Programs loaded.
+    pub programs: usize,
+}
+
+/// CO-RE relocations in the programs that are loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Relocations {
+    /// Those that got a value.
+    pub patched: u32,
+    /// Those that were poisoned, as the kernel lacks what they ask for.
+    pub poisoned: u32,
 }
 
 /// What the arena of a collection had and took.
@@ -181,8 +198,7 @@ impl<'a> Collection<'a> {
             arena_data_offset: 0,
             usdt_specs: Mutex::new(0),
             old: old::Old::default(),
-            patched: 0,
-            poisoned: 0,
+            relocations: Relocations::default(),
             searched: SearchedModules::default(),
             arena_bytes: ArenaBytes::default(),
         })
@@ -359,8 +375,8 @@ impl<'a> Collection<'a> {
 
     /// CO-RE relocations in the programs loaded: those that got a value, and those that were poisoned.
     #[must_use]
-    pub fn relocations(&self) -> (u32, u32) {
-        (self.patched, self.poisoned)
+    pub fn relocations(&self) -> Relocations {
+        self.relocations
     }
 
     /// The links that it keeps: those of [`Collection::attach_all`] and [`Collection::attach`].
@@ -412,9 +428,9 @@ impl<'a> Collection<'a> {
 
     /// How many maps were created, and programs loaded.
     #[must_use]
-    pub fn counts(&self) -> (usize, usize) {
+    pub fn counts(&self) -> Counts {
         let count = |table: &FdTable<'_>| (0..table.len()).filter(|&place| table.get(place).is_some()).count();
-        (count(&self.maps), count(&self.programs))
+        Counts { maps: count(&self.maps), programs: count(&self.programs) }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use corelo_core::uapi::map_type;
 use corelo_loader::events::{PerfRecord, RingError};
 use corelo_loader::kernel::KernelBtf;
-use corelo_loader::load::{Autoload, Change, LoadError, Setting, SettingError};
+use corelo_loader::load::{Autoload, Change, Counts, LoadError, Setting, SettingError};
 use corelo_loader::loader::{Cause, Error, Loader};
 use corelo_loader::objects::{self, MapSpec, Memlock, TestRun};
 use corelo_loader::prepare::{Kernel, KernelOptions};
@@ -272,7 +272,7 @@ fn what_uses_a_map_that_is_not_created_must_be_dead() {
     let without = |program: &str, buffer: &mut [u8]| {
         let loader = Loader::new(&object).pin_root(&root).create_map("pinned", false).create_map("jumps", false);
         let loader = loader.autoload(Autoload::None);
-        loader.want(program).load(&kernel, buffer).map(|loaded| loaded.counts().1)
+        loader.want(program).load(&kernel, buffer).map(|loaded| loaded.counts().programs)
     };
     assert_eq!(without("slot_0", &mut buffer).unwrap(), 1);
     let error = without("jump_2", &mut buffer).unwrap_err().to_string();
@@ -330,11 +330,12 @@ fn the_same_object_again_without_a_type_of_the_kernel() {
     let warm_start = cold.snapshot();
     std::fs::remove_file(&path).unwrap();
     let warm = Loader::new(&object).warm(&warm_start).load(&kernel, &mut second).unwrap();
-    assert_eq!((warm.prepared().visited(), warm.relocations(), warm.counts()), (0, relocations, (1, 30)));
+    let all = Counts { maps: 1, programs: 30 };
+    assert_eq!((warm.prepared().visited(), warm.relocations(), warm.counts()), (0, relocations, all));
     // What was kept goes on from one warm start to the next.
     let again = warm.snapshot();
     let mut third = vec![0; 64 << 10];
-    assert_eq!(Loader::new(&object).warm(&again).load(&kernel, &mut third).unwrap().counts(), (1, 30));
+    assert_eq!(Loader::new(&object).warm(&again).load(&kernel, &mut third).unwrap().counts(), all);
 }
 
 #[test]

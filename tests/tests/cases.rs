@@ -10,7 +10,7 @@ use corelo_core::btf::{Btf, BtfError, TypeId, Types};
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Plan, PrepareError, prepare};
 use corelo_core::relo::SpecError;
-use corelo_core::relo::decision::Verdict;
+use corelo_core::relo::decision::{TargetType, Verdict};
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding, KindLayout, Member};
 use corelo_tests::elf_builder::Bind;
 use corelo_tests::elf_reader::section_data;
@@ -607,7 +607,8 @@ fn modules_are_searched_for_what_vmlinux_does_not_have() {
                 programs.push(decode(zerocopy::IntoBytes::as_bytes(&*linked.insns), endian));
             }
             let targets: Vec<_> = prepared.decisions().list().iter().map(|decision| decision.target()).collect();
-            assert_eq!(targets, [Some((TypeId(wanted), 4)), Some((TypeId(2), 0))], "the id, and whose BTF it is in");
+            let target = |id, btf| Some(TargetType { id: TypeId(id), btf });
+            assert_eq!(targets, [target(wanted, 4), target(2, 0)], "the id, and whose BTF it is in");
             Ok((programs, arena.high_water()))
         };
         let (programs, high_water) = link(1 << 16).expect("room to spare");

@@ -8,7 +8,7 @@ use corelo_core::object::Object;
 use corelo_core::object::section_name::{parse, split_optional};
 use corelo_core::prepare::{Options, Plan, prepare};
 use corelo_loader::kernel::KernelBtf;
-use corelo_loader::load::{Change, Collection, LoadOptions, Setting, map_name};
+use corelo_loader::load::{Change, Collection, Counts, LoadOptions, Setting, map_name};
 use corelo_loader::objects::GrowingLog;
 use corelo_loader::report;
 use corelo_tests::corpus::{Corpus, MapRow, ProgramRow, corpus};
@@ -199,7 +199,7 @@ fn load(corpus: &Corpus, kernel: &KernelBtf, path: &str, without: Option<&[Strin
             tail.join("\n    ")
         )
     })?;
-    let (maps, programs) = collection.counts();
+    let Counts { maps, programs } = collection.counts();
     Ok((programs, maps))
 }
 

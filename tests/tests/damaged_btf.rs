@@ -192,7 +192,7 @@ fn told(prepared: &Prepared<'_>, whole: &dyn Fn(u32) -> u32, arena: &mut Arena<'
             }
             other => format!("{other:?} {}", decision.target_value()),
         };
-        let target = decision.target().map(|(target, btf)| (id(target), btf));
+        let target = decision.target().map(|target| (id(target.id), target.btf));
         let rest = (decision.is_validated(), decision.is_wrong_access(), decision.access_sizes(), target);
         format!("{:?} {verdict} {} {rest:?}", decision.record(), decision.local_value())
     });

@@ -9,6 +9,7 @@ use corelo_core::object::{MapId, Object, ProgramId};
 use corelo_core::prepare::{Options, Plan, prepare};
 use corelo_core::relo::TargetFault;
 use corelo_core::relo::decision::Verdict;
+use corelo_core::struct_ops::KernelMember;
 use corelo_tests::btf_builder::{BtfBuilder, IntEncoding, Member};
 use corelo_tests::elf_builder::{ElfBuilder, Section, SymType, Symbol};
 use corelo_tests::endian::Endian;
@@ -369,7 +370,8 @@ fn tables_of_one_section_know_their_programs_also_where_they_overlap() {
                 continue;
             }
             let member = prepared.struct_ops_member(program, |_| true).expect("tables of the kernel's struct");
-            assert_eq!(member, Some((TypeId(ops), 1 - number as u32 % 2)), "{places:?}, program {number}");
+            let wanted = KernelMember { of: TypeId(ops), index: 1 - number as u32 % 2 };
+            assert_eq!(member, Some(wanted), "{places:?}, program {number}");
             let mut value = [0; 16];
             prepared
                 .write_struct_ops(map, &mut value, |place, function| place.fill(function.get() as u8 + 1))

@@ -4,7 +4,7 @@ use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, Prepared, prepare};
 use corelo_loader::kernel::KernelBtf;
-use corelo_loader::load::{Collection, LoadError, LoadOptions, rehearse};
+use corelo_loader::load::{Collection, Counts, LoadError, LoadOptions, Relocations, rehearse};
 use corelo_loader::objects::GrowingLog;
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -43,8 +43,8 @@ fn both_builds_of_many_progs_load_all_programs_in_kilobytes() {
         let file = fixture(name);
         let options = LoadOptions::new(name.as_bytes());
         let used = load_within(&file, 64 << 10, &options, |collection, used| {
-            assert_eq!(collection.counts(), (1, 30), "{name}");
-            assert_eq!(collection.relocations(), (90, 0), "{name}");
+            assert_eq!(collection.counts(), Counts { maps: 1, programs: 30 }, "{name}");
+            assert_eq!(collection.relocations(), Relocations { patched: 90, poisoned: 0 }, "{name}");
             used
         })
         .unwrap();

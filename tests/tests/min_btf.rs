@@ -290,7 +290,7 @@ fn a_split_btf_becomes_one_that_stands_alone() {
             let prepared = search.finish();
             let in_module = prepared
                 .relocations()
-                .filter(|relocation| relocation.decision.target().is_some_and(|(_, btf)| btf == 1))
+                .filter(|relocation| relocation.decision.target().is_some_and(|target| target.btf == 1))
                 .count();
             if in_module == 0 {
                 continue;

@@ -47,7 +47,7 @@ fn facts(prepared: &Prepared<'_>, old_ids: Option<&[u32]>) -> Vec<String> {
             Verdict::Fault { fault, candidate } => format!("[{}] {fault}", old(candidate.0)),
             verdict => format!("{verdict:?}"),
         };
-        let target = decision.target().map(|(id, _)| old(id.0));
+        let target = decision.target().map(|target| old(target.id.0));
         if relocation.relo.kind.number() == TYPE_ID_TARGET {
             // The instruction has the id.
             return format!("{verdict} {target:?} {}", relocation.outcome.is_ok());

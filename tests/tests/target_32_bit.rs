@@ -5,6 +5,7 @@
 use corelo_core::arena::Arena;
 use corelo_core::object::Object;
 use corelo_core::prepare::{Options, prepare};
+use corelo_core::relo::decision::AccessSizes;
 use corelo_core::relo::patch::Patched;
 use corelo_tests::btf_builder::{IntEncoding, Member};
 use corelo_tests::corpus::corpus;
@@ -158,7 +159,7 @@ fn corpus_objects_load_4_bytes_of_fields_of_4_bytes() {
             let insn = decode(relocation.insns().as_bytes(), Endian::Little)[0];
             let width = |code: u8| Width::ALL.into_iter().find(|width| Insn::ldx(*width, 0, 0, 0).code == code);
             let (from, to) = (width(compiled.code).expect("a load"), width(insn.code).expect("a load"));
-            let (local, target) = relocation.decision.access_sizes();
+            let AccessSizes { local, target } = relocation.decision.access_sizes();
             if relocation.outcome == Ok(Patched::Value) && local != target {
                 assert_eq!((u32::from(local), u32::from(target)), (from.bytes(), to.bytes()), "{}", verdict.object);
                 narrowed += u32::from((from, to) == (Width::Dw, Width::W));

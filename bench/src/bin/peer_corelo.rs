@@ -76,5 +76,5 @@ fn load(path: &Path, buffer: &mut [u8]) -> usize {
     let file = std::fs::read(path).expect("the object can be read");
     let kernel = Kernel::running();
     let collection = Loader::new(&file).name("many_progs").load(&kernel, buffer).expect("it can be loaded");
-    collection.counts().1
+    collection.counts().programs
 }

@@ -5,6 +5,7 @@ use crate::bytes::{Endian, u32_bytes};
 use crate::numbers::to_usize;
 
 use super::{Code, LinkError, Linker, Placement};
+use crate::link::InfoRecords;
 
 impl<'l> Linker<'l> {
     /// Copies the function or line info of all functions, their instruction offsets made numbers of linked slots.
@@ -13,7 +14,7 @@ impl<'l> Linker<'l> {
         placements: &[Placement],
         scratch: &mut Arena<'s>,
         part: Part,
-    ) -> Result<(&'s [u8], u32), LinkError> {
+    ) -> Result<InfoRecords<'s>, LinkError> {
         let is_func = part == Part::FuncInfo;
         let records_of = |code: &Code<'l>| {
             let (start, end) = code.byte_range();
@@ -36,7 +37,7 @@ impl<'l> Linker<'l> {
                 write_u32(copy, place.insn_start.saturating_add(insn_idx), self.object.endian());
             }
         }
-        Ok((bytes, list.record_size()))
+        Ok(InfoRecords { bytes, record_size: list.record_size() })
     }
 }
 

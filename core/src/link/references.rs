@@ -164,7 +164,7 @@ impl<'l> Linker<'l> {
                 return Ok(Some((EXTERN_LOAD, index)));
             }
             first.set_src_reg(pseudo::MAP_VALUE, endian);
-            second.set_imm(ext.data_range().0.cast_signed(), endian);
+            second.set_imm(ext.data_range().byte_offset.cast_signed(), endian);
             let map = used.find(self.declared.maps, Wanted::Kconfig)?;
             let map = map.ok_or(LinkCause::NoMap { symbol: symbol.index })?;
             return Ok(Some((MAP_VALUE, map)));

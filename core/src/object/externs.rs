@@ -42,6 +42,16 @@ pub struct Extern {
     alignment: u16,
 }
 
+/// Where something lies in the value of a map, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct DataRange {
+    /// Where it starts.
+    pub byte_offset: u32,
+    /// How many it has.
+    pub byte_size: u32,
+}
+
 impl Extern {
     /// Its symbol's index.
     #[must_use]
@@ -74,8 +84,8 @@ impl Extern {
 
     /// Where a configuration value stands in the `.kconfig` map, and how many bytes it has.
     #[must_use]
-    pub fn data_range(&self) -> (u32, u32) {
-        (self.data_offset, self.byte_size)
+    pub fn data_range(&self) -> DataRange {
+        DataRange { byte_offset: self.data_offset, byte_size: self.byte_size }
     }
 }
 

@@ -37,7 +37,7 @@ impl ObjectLayout for Layout<'_> {
             let is_it = |ext: &&super::Extern| {
                 ext.kind() == ExternKind::Kconfig && self.object.symbol_name(ext.symbol()) == name
             };
-            let (byte_offset, _) = self.declared.externs.iter().find(is_it)?.data_range();
+            let byte_offset = self.declared.externs.iter().find(is_it)?.data_range().byte_offset;
             return Some(Placed { byte_offset, is_hidden: false });
         }
         let elf = self.object.elf();

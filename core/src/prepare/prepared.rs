@@ -11,7 +11,7 @@ use crate::object::{
     CodeSection, Declared, ExternId, Function, Map, MapId, MapOrigin, Object, ObjectError, ProgramId, Slot, Variable,
 };
 use crate::relo::decision::{Decisions, VMLINUX};
-use crate::struct_ops::{StructOps, StructOpsError, Tables};
+use crate::struct_ops::{KernelMember, StructOps, StructOpsError, Tables};
 
 use super::queries::{InModule, Owner, attach_btf, extern_is_compatible};
 use super::sections::Sections;
@@ -267,8 +267,7 @@ impl<'a> Prepared<'a> {
         Ok(ops)
     }
 
-    /// The kernel's struct, and the number of its member that a program implements in the struct_ops maps that `counts`
-    /// says; `None` where none of those has the program.
+    /// The member of a kernel's struct that a program implements in the struct_ops maps that `counts` says; `None` where none of those has the program.
     ///
     /// # Errors
     /// [`StructOpsError`]
@@ -276,7 +275,7 @@ impl<'a> Prepared<'a> {
         &self,
         function: ProgramId,
         counts: impl Fn(MapId) -> bool,
-    ) -> Result<Option<(TypeId, u32)>, StructOpsError> {
+    ) -> Result<Option<KernelMember>, StructOpsError> {
         self.tables()?.member_of(function, counts, |map| self.struct_ops(map))
     }
 

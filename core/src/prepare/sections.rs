@@ -70,6 +70,6 @@ mod tests {
         let sections = Sections::new(given.into_iter(), &mut arena).unwrap();
         assert_eq!([7, 3, 4].map(|symbol| sections.of(symbol)), [Some(&b"tc"[..]), Some(b""), None]);
         assert_eq!(Sections::default().of(0), None);
-        assert!(Sections::new(given.into_iter(), &mut Arena::new(&mut [0; 40])).is_err());
+        assert!(Sections::new(given.into_iter(), &mut Arena::new(&mut [0; 32])).is_err());
     }
 }

@@ -85,6 +85,26 @@ pub(super) const STATE_BAD_SPEC: u8 = 3;
 const STATE_AMBIGUOUS: u8 = 4;
 const STATE_FAULT: u8 = 5;
 
+/// A type of the kernel or of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct TargetType {
+    /// Its id.
+    pub id: TypeId,
+    /// The index of its BTF: 0 is vmlinux, others are modules.
+    pub btf: u16,
+}
+
+/// Bytes that a load or store of a field has: 255 for more than 8, 0 where it does not matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct AccessSizes {
+    /// By the object's type.
+    pub local: u8,
+    /// By the kernel's type.
+    pub target: u8,
+}
+
 impl Decision {
     pub(super) fn new([root, access_str_off, kind_and_uses]: [u32; 3]) -> Self {
         Self {
@@ -156,10 +176,11 @@ impl Decision {
         if self.state == STATE_VALUE { self.target_value } else { 0 }
     }
 
-    /// The candidate that gave the value: its id and the number of its BTF (0 vmlinux, else a module).
+    /// The candidate that gave the value.
     #[must_use]
-    pub fn target(&self) -> Option<(TypeId, u16)> {
-        (self.state == STATE_VALUE && self.target_id != 0).then_some((TypeId(self.target_id), self.btf))
+    pub fn target(&self) -> Option<TargetType> {
+        let is_there = self.state == STATE_VALUE && self.target_id != 0;
+        is_there.then_some(TargetType { id: TypeId(self.target_id), btf: self.btf })
     }
 
     /// Whether the compiled immediate must be the local value.
@@ -174,10 +195,10 @@ impl Decision {
         self.flags & WRONG_ACCESS != 0
     }
 
-    /// Bytes of the local and the target field, for a load or store; 255 for more than 8, 0 where it does not matter.
+    /// Bytes of the local and the target field, for a load or store.
     #[must_use]
-    pub fn access_sizes(&self) -> (u8, u8) {
-        (self.local_access, self.target_access)
+    pub fn access_sizes(&self) -> AccessSizes {
+        AccessSizes { local: self.local_access, target: self.target_access }
     }
 
     fn key(&self) -> (u32, u32, u8) {

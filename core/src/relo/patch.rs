@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::decision::{Decision, Verdict};
+use super::decision::{AccessSizes, Decision, Verdict};
 use crate::bytes::Endian;
 use crate::insn::{Class, Insn};
 use crate::numbers::{high_u32, low_u32};
@@ -143,7 +143,7 @@ fn patch_alu(insn: &mut Insn, decision: &Decision, endian: Endian) -> Result<(),
 }
 
 fn change_access_size(insn: &mut Insn, decision: &Decision) -> Result<(), PatchError> {
-    let (local, target) = decision.access_sizes();
+    let AccessSizes { local, target } = decision.access_sizes();
     if local == target {
         return Ok(());
     }

@@ -230,8 +230,8 @@ impl kconfig::Externs for KconfigView<'_, '_> {
     }
 
     fn value(&mut self, index: usize) -> &mut [u8] {
-        let (start, len) = self.prepared.declared().external(nth(index)).map_or((0, 0), Extern::data_range);
-        let (start, len) = (start as usize, len as usize);
+        let range = self.prepared.declared().external(nth(index)).map(Extern::data_range).unwrap_or_default();
+        let (start, len) = (range.byte_offset as usize, range.byte_size as usize);
         self.data.get_mut(start..start.saturating_add(len)).unwrap_or_default()
     }
 }

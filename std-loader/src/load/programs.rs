@@ -88,9 +88,9 @@ impl Collection<'_> {
             }
             AttachTarget::None if kind.prog_type == ProgType::STRUCT_OPS => {
                 let found = tables::member(prepared, program, options)?;
-                let (id, member) = found.ok_or(LoadError::MissingTarget { function: program })?;
-                attach_type = member;
-                id.0
+                let member = found.ok_or(LoadError::MissingTarget { function: program })?;
+                attach_type = member.index;
+                member.of.0
             }
             AttachTarget::None if kind.needs_attach_btf => return Err(LoadError::NoTarget { function: program }),
             AttachTarget::None => {
@@ -121,7 +121,7 @@ impl Collection<'_> {
         let mut linked = link(prepared, program, scratch)?;
         let fd_array = self.modules.fd_array(scratch)?;
         self.fill_in(&mut linked);
-        let has_btf = self.btf.is_some() && !linked.func_info.0.is_empty();
+        let has_btf = self.btf.is_some() && !linked.func_info.bytes.is_empty();
         let mut license = [0u8; 128];
         let license = license_of(prepared.object().license(), &mut license);
         let spec = ProgramSpec {
@@ -133,10 +133,10 @@ impl Collection<'_> {
             flags: if kind.is_sleepable { BPF_F_SLEEPABLE } else { 0 }
                 | if kind.has_xdp_frags { BPF_F_XDP_HAS_FRAGS } else { 0 },
             btf_fd: self.btf.as_ref().filter(|_| has_btf).map(AsFd::as_fd),
-            func_info: if has_btf { linked.func_info.0 } else { &[] },
-            func_info_rec_size: if has_btf { linked.func_info.1 } else { 0 },
-            line_info: if has_btf { linked.line_info.0 } else { &[] },
-            line_info_rec_size: if has_btf { linked.line_info.1 } else { 0 },
+            func_info: if has_btf { linked.func_info.bytes } else { &[] },
+            func_info_rec_size: if has_btf { linked.func_info.record_size } else { 0 },
+            line_info: if has_btf { linked.line_info.bytes } else { &[] },
+            line_info_rec_size: if has_btf { linked.line_info.record_size } else { 0 },
             attach_btf_id,
             attach_fd,
             fd_array,
@@ -148,8 +148,8 @@ impl Collection<'_> {
         let mut parts = Parts { prepared, options, insns: linked.insns, prog_type, function: program };
         let fd = self.old.load(&mut parts, &spec, scratch, log)?;
         self.programs.set(program.index(), fd);
-        self.patched += linked.patched;
-        self.poisoned += linked.poisoned;
+        self.relocations.patched += linked.patched;
+        self.relocations.poisoned += linked.poisoned;
         Ok(())
     }
 

@@ -3,10 +3,9 @@
 use std::os::fd::AsRawFd;
 
 use corelo_core::arena::{Arena, ArenaFull, Part};
-use corelo_core::btf::TypeId;
 use corelo_core::object::{Function, Map, MapId, MapOrigin, ProgramId};
 use corelo_core::prepare::Prepared;
-use corelo_core::struct_ops::StructOpsError;
+use corelo_core::struct_ops::{KernelMember, StructOpsError};
 
 use super::{Collection, LoadError, LoadOptions, is_table_made};
 use crate::attach::{self, Link, LinkError};
@@ -58,7 +57,7 @@ pub(super) fn member(
     prepared: &Prepared<'_>,
     id: ProgramId,
     options: &LoadOptions<'_>,
-) -> Result<Option<(TypeId, u32)>, LoadError> {
+) -> Result<Option<KernelMember>, LoadError> {
     let is_made = |map: MapId| prepared.declared().map(map).is_some_and(|map| is_table_made(prepared, map, options));
     let found = match prepared.struct_ops_member(id, is_made) {
         Ok(None) => prepared.struct_ops_member(id, |_| true),

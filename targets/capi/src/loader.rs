@@ -6,7 +6,7 @@ use std::path::Path;
 use corelo_capi_core::error::{Code, Error, Failure, finish};
 use corelo_capi_core::memory::{aligned, buffer, bytes, store};
 use corelo_loader::kernel::KernelBtf;
-use corelo_loader::load::{Change, Collection, Setting};
+use corelo_loader::load::{Change, Collection, Counts, Relocations, Setting};
 use corelo_loader::loader::{Buffer, OwnedCollection};
 use corelo_loader::objects::Memlock;
 use corelo_loader::prepare::{Kernel, KernelError, ObjectFile, Step};
@@ -271,7 +271,8 @@ pub struct Summary {
 
 impl Summary {
     fn of(collection: &Collection<'_>) -> Self {
-        let ((maps, programs), (patched, poisoned)) = (collection.counts(), collection.relocations());
+        let Counts { maps, programs } = collection.counts();
+        let Relocations { patched, poisoned } = collection.relocations();
         let arena = collection.arena_bytes();
         Self {
             maps: maps as u32,

@@ -114,8 +114,8 @@ fn all(prepared: &Prepared<'_>, features: u8, arena: &mut Arena<'_>, digest: &mu
             Ok(linked) => {
                 digest.bytes(linked.insns.as_bytes());
                 digest.add((linked.placements, linked.references));
-                digest.bytes(linked.func_info.0);
-                digest.bytes(linked.line_info.0);
+                digest.bytes(linked.func_info.bytes);
+                digest.bytes(linked.line_info.bytes);
             }
             Err(error) => {
                 if let LinkCause::Arena(full) = error.cause {

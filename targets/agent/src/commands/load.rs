@@ -2,7 +2,7 @@
 
 use corelo_core::object::ProgramId;
 use corelo_core::uapi::{AttachType, MapTypeName, ProgType};
-use corelo_loader::load::Collection;
+use corelo_loader::load::{Collection, Relocations};
 use corelo_loader::objects::{map_info, prog_info, prog_map_ids};
 use corelo_loader::sys::Errno;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 fn show(options: &Options, kernel: &KernelSource<'_>, collection: &Collection<'_>) -> Result<(), Failure> {
     let programs = programs(collection)?;
     let maps = maps(collection)?;
-    let (patched, poisoned) = collection.relocations();
+    let Relocations { patched, poisoned } = collection.relocations();
     let arena = collection.arena_bytes();
     let mut out = Out::new();
     if options.json {

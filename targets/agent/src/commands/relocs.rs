@@ -1,7 +1,7 @@
 //! `corelo relocs`: every CO-RE relocation, and what it does.
 
 use corelo_core::prepare::Relocation;
-use corelo_core::relo::decision::Verdict;
+use corelo_core::relo::decision::{TargetType, Verdict};
 use corelo_core::relo::format::LocalSpec;
 use corelo_core::relo::patch::Patched;
 use corelo_loader::report::{RelocationReport, btf_name, candidates};
@@ -132,7 +132,7 @@ fn candidate_list(ready: &Ready<'_>, relocation: &Relocation<'_>) -> Vec<Value> 
     let tried = candidates(&ready.prepared, &relocation.relo);
     let mut list: Vec<Value> =
         tried.map(|tried| json!({ "id": tried.id.0, "btf": "vmlinux", "result": tried.to_string() })).collect();
-    if let (true, Some((id, btf))) = (list.is_empty(), relocation.decision.target()) {
+    if let (true, Some(TargetType { id, btf })) = (list.is_empty(), relocation.decision.target()) {
         list.push(json!({ "id": id.0, "btf": btf_name(btf, ready.modules.names()), "result": "taken" }));
     }
     list

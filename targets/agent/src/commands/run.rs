@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use corelo_core::btf::{TypeId, Types};
 use corelo_core::uapi::map_type;
 use corelo_loader::events::{RingBuffer, RingError, RingSet};
-use corelo_loader::load::Collection;
+use corelo_loader::load::{Collection, Counts, Relocations};
 use corelo_loader::loader::{Cause, Error};
 use corelo_loader::sys::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -104,8 +104,8 @@ impl Run<'_, '_> {
     }
 
     fn summary(&self, collection: &Collection<'_>, attach_time: Duration) -> Value {
-        let (maps, programs) = collection.counts();
-        let (patched, poisoned) = collection.relocations();
+        let Counts { maps, programs } = collection.counts();
+        let Relocations { patched, poisoned } = collection.relocations();
         let arena = collection.arena_bytes();
         // Microseconds are as fine as anybody wants to read.
         let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
