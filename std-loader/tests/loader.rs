@@ -179,7 +179,8 @@ fn typed_arrays_of_programs_and_maps_take_programs_and_maps() {
     }
     let (object, kernel, mut buffer) = (fixture("obj_maps"), Kernel::running(), vec![0; 256 << 10]);
     let root = format!("/sys/fs/bpf/corelo-arrays-{}", std::process::id());
-    let mut collection = Loader::new(&object).pin_root(&root).load(&kernel, &mut buffer).unwrap();
+    let mut collection =
+        Loader::new(&object).pin_root(&root).create_map("bloom", false).load(&kernel, &mut buffer).unwrap();
     collection.unpin_new().unwrap();
     let jumps = collection.program_array("jumps").unwrap();
     assert_eq!(run(&collection, "jump_2"), 12);
@@ -271,7 +272,8 @@ fn what_uses_a_map_that_is_not_created_must_be_dead() {
     let root = format!("/sys/fs/bpf/corelo-dead-{}", std::process::id());
     let without = |program: &str, buffer: &mut [u8]| {
         let loader = Loader::new(&object).pin_root(&root).create_map("pinned", false).create_map("jumps", false);
-        let loader = loader.autoload(Autoload::None);
+        // Bloom filters are of Linux 5.16.
+        let loader = loader.create_map("bloom", false).autoload(Autoload::None);
         loader.want(program).load(&kernel, buffer).map(|loaded| loaded.counts().programs)
     };
     assert_eq!(without("slot_0", &mut buffer).unwrap(), 1);

@@ -7,7 +7,7 @@ use corelo_core::arena::{Arena, ArenaFull};
 use corelo_core::btf::KernelBtfFeatures;
 use corelo_core::btf::sanitize::SanitizeError;
 use corelo_core::link::LinkCause;
-use corelo_core::object::Object;
+use corelo_core::object::{Object, ProgramId};
 use corelo_core::prepare::{Options, PrepareError, Prepared, prepare};
 use corelo_core::relo::decision::Verdict;
 use corelo_loader::report::{LinkReport, RelocationPlace, RelocationReport};
@@ -105,11 +105,16 @@ fn run_in<'a>(
     Ok(digest.finish())
 }
 
+/// Every function, whatever it is.
+fn programs(prepared: &Prepared<'_>) -> impl Iterator<Item = ProgramId> + use<> {
+    (0..prepared.declared().functions().len() as u32).map(ProgramId::new)
+}
+
 /// Asks everything.
 fn all(prepared: &Prepared<'_>, features: u8, arena: &mut Arena<'_>, digest: &mut Digest) -> Result<(), End> {
     decided(prepared, true, digest);
     declared(prepared, digest);
-    for number in 0..prepared.declared().functions().len() {
+    for number in programs(prepared) {
         match prepared.program(number, &mut arena.scratch()) {
             Ok(linked) => {
                 digest.bytes(linked.insns.as_bytes());
@@ -166,11 +171,11 @@ pub fn decided(prepared: &Prepared<'_>, with_ids: bool, digest: &mut Digest) {
             let _ = write!(digest, "{place}: {}", RelocationReport { prepared, relocation });
         }
     }
-    for number in 0..prepared.declared().functions().len() {
+    for number in programs(prepared) {
         let target = prepared.attach_target(number);
         if with_ids { digest.add(target) } else { digest.add(std::mem::discriminant(&target)) }
     }
-    for number in 0..prepared.declared().externs().len() {
+    for (number, _) in prepared.declared().externs_by_id() {
         let found = prepared.extern_match(number);
         if with_ids { digest.add(found) } else { digest.add(std::mem::discriminant(&found)) }
     }
@@ -179,14 +184,14 @@ pub fn decided(prepared: &Prepared<'_>, with_ids: bool, digest: &mut Digest) {
 fn declared(prepared: &Prepared<'_>, digest: &mut Digest) {
     let object = prepared.object();
     digest.add((object.license(), object.version(), object.endian()));
-    for (number, function) in prepared.declared().functions().iter().enumerate() {
+    for (number, function) in programs(prepared).zip(prepared.declared().functions()) {
         digest.add((prepared.function_name(function), prepared.section_name(function), function));
         digest.add(prepared.struct_ops_member(number, |_| true));
     }
     for (number, map) in prepared.declared().maps_by_id() {
         digest.add((prepared.map_name(map), map, map.inner(), map.pinning()));
         digest.bytes(map.initial_data(object));
-        for function in 0..prepared.declared().functions().len() {
+        for function in programs(prepared) {
             digest.add(prepared.table_has(number, function));
         }
         let ops = prepared.struct_ops(number);
@@ -199,7 +204,7 @@ fn declared(prepared: &Prepared<'_>, digest: &mut Digest) {
             let result = prepared.write_struct_ops(number, &mut value, |bytes, function| {
                 // None where the kernel's own struct is said to be too small for it.
                 assert!(bytes.is_empty() || bytes.len() == 8);
-                bytes.fill(function as u8);
+                bytes.fill(function.index() as u8);
             });
             digest.add(result);
             digest.bytes(&value);

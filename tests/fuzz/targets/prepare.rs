@@ -4,7 +4,7 @@
 
 use corelo_core::arena::Arena;
 use corelo_core::budget::budget;
-use corelo_core::object::Object;
+use corelo_core::object::{Object, ProgramId};
 use corelo_core::prepare::{Options, prepare};
 use corelo_fuzz::facts::{ROOM, Run, run};
 use corelo_fuzz::input::{number, split};
@@ -41,7 +41,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let prepared = prepare(&parsed, kernel, options, &mut arena).expect("it was prepared before");
     let snapshot = prepared.snapshot();
     let warm = snapshot.prepare(&parsed, options, &mut arena).expect("the same object");
-    for number in 0..prepared.declared().functions().len() {
+    for number in (0..prepared.declared().functions().len() as u32).map(ProgramId::new) {
         let cold = prepared.program(number, &mut arena.scratch()).map(|linked| linked.insns.to_vec());
         let warm = warm.program(number, &mut arena.scratch()).map(|linked| linked.insns.to_vec());
         assert_eq!(cold, warm);
