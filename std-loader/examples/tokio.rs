@@ -25,6 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut buffer = vec![0; 32 * 1024]; // `corelo budget` says how many bytes an object needs
     let mut collection = Loader::new(&OBJECT.0).name("agent").load(&kernel, &mut buffer)?;
     collection.attach_all()?;
+    println!("watching for {seconds} s");
     let mut ring = AsyncRing::new(collection.ring("events")?)?;
 
     let mut end = std::pin::pin!(tokio::time::sleep(Duration::from_secs(seconds)));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use corelo_core::object::section_name::{ProgramKind, Target};
 
-use crate::attach::symbols::{self, FoundFile};
+use crate::attach::symbols::FoundFile;
 use crate::attach::usdt::Usdt;
 use crate::attach::{self, Link, LinkError};
 
@@ -33,18 +33,8 @@ pub(crate) fn attach(
             attach::kprobe::attach(program, kprobe)?
         }
         Target::Uprobe { path, function, offset, is_return } => {
-            let file = file(path)?;
-            let path = file.as_path();
-            let start = symbols::function_offset(path, text(function)?).map_err(LinkError::Symbol)?;
-            let uprobe = attach::uprobe::Uprobe {
-                path,
-                offset: start.saturating_add(offset),
-                ref_ctr_offset: 0,
-                returns: is_return,
-                pid: None,
-                cookie: 0,
-            };
-            attach::uprobe::attach(program, uprobe)?
+            let path = Path::new(OsStr::from_bytes(path));
+            attach::uprobe::attach_function(program, path, text(function)?, offset, is_return)?
         }
         Target::KprobeMulti { pattern, is_return, is_session } => {
             attach::kprobe::attach_pattern(program, text(pattern)?, is_return, is_session)?
@@ -84,10 +74,9 @@ pub(crate) fn names_target(kind: &ProgramKind<'_>) -> bool {
     )
 }
 
-/// The binary of a uprobe: a path, or a name to be looked for as libbpf does.
+/// The binary of a probe: a path, or a name to be looked for as libbpf does.
 fn file(name: &[u8]) -> Result<FoundFile, LinkError> {
-    let name = Path::new(OsStr::from_bytes(name));
-    symbols::find_file(name).map_err(|errno| LinkError::File { file: "the probed file", errno })
+    attach::uprobe::file(Path::new(OsStr::from_bytes(name)))
 }
 
 fn text(bytes: &[u8]) -> Result<&str, LinkError> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Link, LinkError, Multi, Scope, call};
 use super::{multi, perf_event, probe, tracefs};
-use crate::attach::symbols;
+use crate::attach::symbols::{self, FoundFile};
 use crate::sys::files::CPath;
 use crate::sys::{bpf, perf};
 
@@ -54,6 +54,29 @@ pub fn attach(program: BorrowedFd<'_>, uprobe: Uprobe<'_>) -> Result<Link, LinkE
         counter => tracefs::Probe::new(file, uprobe.returns, format_args!("{path}:{offset:#x}({counter:#x})")),
     }?;
     perf_event::attach_event(probe.id()?, program, uprobe.cookie, scope, Some(probe))
+}
+
+/// Attaches to a function of a program or library, `offset` bytes from its start, or to its return, for all processes. `file` is a path,
+/// or a name to be looked for ([`symbols::find_file`]): `libc.so.6`.
+///
+/// # Errors
+/// [`LinkError::Symbol`], [`LinkError::File`] where the file is nowhere, and those of [`attach`].
+pub fn attach_function(
+    program: BorrowedFd<'_>,
+    file: &Path,
+    function: &str,
+    offset: u64,
+    returns: bool,
+) -> Result<Link, LinkError> {
+    let file = self::file(file)?;
+    let path = file.as_path();
+    let start = symbols::function_offset(path, function).map_err(LinkError::Symbol)?;
+    let offset = start.saturating_add(offset);
+    attach(program, Uprobe { path, offset, ref_ctr_offset: 0, returns, pid: None, cookie: 0 })
+}
+
+pub(super) fn file(name: &Path) -> Result<FoundFile, LinkError> {
+    symbols::find_file(name).map_err(|errno| LinkError::File { file: "the probed file", errno })
 }
 
 /// The PMU has the offset of a reference counter in the upper half of `config`.

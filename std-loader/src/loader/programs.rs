@@ -247,6 +247,17 @@ impl<'c> Program<'c> {
         self.attach_with(|program| attach::cgroup::attach(program, directory, attach_type, attach::tcx::Order::Append))
     }
 
+    /// Attaches a uprobe program to a function of a program or library, for all processes: to its entry, or to its return where the
+    /// section says so (`uretprobe`). `file` is a path, or a name that is looked for: `libc.so.6`. [`attach::uprobe`] has
+    /// offsets, single processes, and many functions at once.
+    ///
+    /// # Errors
+    /// [`Cause::Attach`]
+    pub fn attach_uprobe(&self, file: &Path, function: &str) -> Result<Link, Error> {
+        let returns = is_on_return(self.section());
+        self.attach_with(|program| attach::uprobe::attach_function(program, file, function, 0, returns))
+    }
+
     /// Attaches a USDT program to a static probe: one whose section names none, or to one process only.
     ///
     /// # Errors
@@ -321,8 +332,14 @@ impl<'c> Program<'c> {
     }
 }
 
+/// Whether a section of uprobes that names no function is for returns.
+fn is_on_return(section: &[u8]) -> bool {
+    section.strip_prefix(b"?").unwrap_or(section).starts_with(b"uretprobe")
+}
+
 #[cfg(test)]
 mod tests {
+    use super::is_on_return;
     use crate::loader::{Cause, Loader};
     use crate::prepare::Kernel;
     use crate::sys::Errno;
@@ -349,5 +366,14 @@ mod tests {
         // Of a user without, with, and on a kernel that is locked down.
         let reasons = ["CAP_BPF and CAP_PERFMON", "a security module", "locked"];
         assert!(reasons.iter().any(|reason| text.contains(reason)), "{text}");
+    }
+
+    #[test]
+    fn sections_say_entry_or_return() {
+        for (section, returns) in
+            [("uprobe", false), ("?uprobe.s", false), ("uretprobe", true), ("?uretprobe.s", true), ("kprobe", false)]
+        {
+            assert_eq!(is_on_return(section.as_bytes()), returns, "{section}");
+        }
     }
 }
