@@ -73,7 +73,7 @@ programs() {
     esac
     if [ ! -e "$into/list" ]; then
         mkdir -p "$into"
-        "$here/build.sh" "$target" -p corelo-loader --tests -- --locked >"$into/built" 2>"$into/log" || return 1
+        "$here/build.sh" "$target" -p corelo-loader --tests -- --locked --features alloc,tokio >"$into/built" 2>"$into/log" || return 1
         while read -r name path; do
             rm -f "$into/$name"
             strip_for "$arch" "$path" "$into/$name" && [ -s "$into/$name" ] || {

@@ -78,7 +78,7 @@ pub enum LoadError {
     },
     /// A setting is of something that the object does not have.
     Setting {
-        /// Its index in [`LoadOptions::settings`](super::LoadOptions::settings), or beyond those in
+        /// Its index in [`LoadOptions::settings`](field@super::LoadOptions::settings), or beyond those in
         /// [`LoadOptions::more`](super::LoadOptions::more).
         index: usize,
         /// Why.
