@@ -16,7 +16,7 @@ use crate::limits::MAX_COMPARISONS;
 use crate::numbers::to_u32;
 
 impl Decisions<'_> {
-    /// Why a decision is [`Verdict::BadSpec`].
+    /// Why a decision is [`BadSpec`](super::decision::Verdict::BadSpec).
     ///
     /// # Errors
     /// The fault.
