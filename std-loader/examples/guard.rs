@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use corelo_loader::loader::Loader;
 use corelo_loader::prepare::Kernel;
-use zerocopy::FromBytes;
+use corelo_loader::zerocopy::FromBytes;
 
 #[cfg(target_endian = "little")]
 const OBJECT: &[u8] = include_bytes!("bpf/guard.bpf.o");
@@ -19,6 +19,7 @@ const OBJECT: &[u8] = include_bytes!("bpf/guard-eb.bpf.o");
 
 /// `struct refusal` of guard.bpf.c.
 #[derive(FromBytes)]
+#[zerocopy(crate = "corelo_loader::zerocopy")]
 #[repr(C)]
 struct Refusal {
     pid: u32,

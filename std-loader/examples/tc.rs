@@ -15,7 +15,7 @@ use std::time::Duration;
 use corelo_loader::attach::interface_index;
 use corelo_loader::loader::Loader;
 use corelo_loader::prepare::Kernel;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use corelo_loader::zerocopy::{FromBytes, Immutable, IntoBytes};
 
 #[cfg(target_endian = "little")]
 const OBJECT: &[u8] = include_bytes!("bpf/tc.bpf.o");
@@ -24,6 +24,7 @@ const OBJECT: &[u8] = include_bytes!("bpf/tc-eb.bpf.o");
 
 /// `struct traffic` of tc.bpf.c.
 #[derive(FromBytes, IntoBytes, Immutable)]
+#[zerocopy(crate = "corelo_loader::zerocopy")]
 #[repr(C)]
 struct Traffic {
     packets: u64,

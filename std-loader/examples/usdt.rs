@@ -14,7 +14,7 @@ use std::error::Error;
 
 use corelo_loader::loader::Loader;
 use corelo_loader::prepare::Kernel;
-use zerocopy::FromBytes;
+use corelo_loader::zerocopy::FromBytes;
 
 #[cfg(target_endian = "little")]
 const OBJECT: &[u8] = include_bytes!("bpf/usdt.bpf.o");
@@ -23,6 +23,7 @@ const OBJECT: &[u8] = include_bytes!("bpf/usdt-eb.bpf.o");
 
 /// `struct request` of usdt.bpf.c.
 #[derive(FromBytes)]
+#[zerocopy(crate = "corelo_loader::zerocopy")]
 #[repr(C)]
 struct Request {
     number: u64,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use corelo_loader::load::Collection;
 use corelo_loader::loader::Loader;
 use corelo_loader::prepare::Kernel;
-use zerocopy::FromBytes;
+use corelo_loader::zerocopy::FromBytes;
 
 #[cfg(target_endian = "little")]
 const OBJECT: &[u8] = include_bytes!("bpf/watch.bpf.o");
@@ -18,6 +18,7 @@ const OBJECT: &[u8] = include_bytes!("bpf/watch-eb.bpf.o");
 
 /// `struct event` of watch.bpf.c.
 #[derive(FromBytes)]
+#[zerocopy(crate = "corelo_loader::zerocopy")]
 #[repr(C)]
 struct Event {
     pid: u32,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use corelo_loader::attach::interface_index;
 use corelo_loader::loader::Loader;
 use corelo_loader::prepare::Kernel;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use corelo_loader::zerocopy::{FromBytes, Immutable, IntoBytes};
 
 #[cfg(target_endian = "little")]
 const OBJECT: &[u8] = include_bytes!("bpf/xdp.bpf.o");
@@ -18,6 +18,7 @@ const OBJECT: &[u8] = include_bytes!("bpf/xdp-eb.bpf.o");
 
 /// `struct counted` of xdp.bpf.c.
 #[derive(FromBytes, IntoBytes, Immutable)]
+#[zerocopy(crate = "corelo_loader::zerocopy")]
 #[repr(C)]
 struct Counted {
     packets: u64,

@@ -4,7 +4,8 @@
 //! to perf events by an ioctl, to cgroups and sock maps by BPF_PROG_ATTACH, and tracefs probes have to be removed by
 //! name. None of it uses the heap.
 //!
-//! What a program is attached by:
+//! What a program is attached by; each page says which Linux has it first, and which capabilities loading and
+//! attaching take (before Linux 5.8 CAP_SYS_ADMIN instead of CAP_BPF and CAP_PERFMON; root has them all):
 //!
 //! - `by_section`: what a program's section says; [`Collection::attach`](crate::load::Collection::attach) goes through it
 //! - [`tracepoint`]: tracepoints by tracefs

@@ -216,3 +216,45 @@ fn there_is_one_retry() {
     let expected = [(place, "takes_whole_after(", 2), (place, "KernelError::NeedsWhole", 2), (place, "again::run(", 1)];
     assert_eq!(found, expected);
 }
+
+/// Whether a line of a module's documentation says what a kind of link needs: `Linux 5.7; CAP_BPF and CAP_PERFMON`.
+fn says_what_it_needs(line: &str) -> bool {
+    let Some((kernel, capabilities)) = line.strip_prefix("//! Linux ").and_then(|line| line.split_once("; ")) else {
+        return false;
+    };
+    let version = kernel.strip_prefix("after ").unwrap_or(kernel).split([' ', ',']).next().unwrap();
+    let is_version = version
+        .split_once('.')
+        .is_some_and(|(major, minor)| [major, minor].iter().all(|number| number.parse::<u32>().is_ok()));
+    let is_known = |word: &str| ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"].contains(&word.trim_end_matches(','));
+    let named: Vec<_> = capabilities.split(' ').filter(|word| word.starts_with("CAP_")).collect();
+    is_version && named.first() == Some(&"CAP_BPF") && named.len() > 1 && named.into_iter().all(is_known)
+}
+
+#[test]
+fn the_page_of_each_kind_of_link_says_which_linux_and_capabilities_it_needs() {
+    let attach = source().join("attach.rs");
+    let text = std::fs::read_to_string(&attach).unwrap();
+    let public = text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    // Where a function is in its file: what others stand on.
+    let kinds: Vec<_> = public.filter(|name| *name != "symbols").collect();
+    assert!(kinds.len() > 15 && kinds.contains(&"xdp"), "{kinds:?}");
+    for kind in kinds {
+        let page = std::fs::read_to_string(attach.with_extension("").join(kind).with_extension("rs")).unwrap();
+        let said = page.lines().take_while(|line| line.starts_with("//!")).filter(|line| says_what_it_needs(line));
+        assert_eq!(said.count(), 1, "attach/{kind}.rs has no line `Linux X.Y; CAP_...`, or several");
+    }
+    for (line, is_one) in [
+        ("//! Linux 5.7; CAP_BPF and CAP_PERFMON", true),
+        ("//! Linux 4.15, by links 5.7; CAP_BPF and CAP_NET_ADMIN", true),
+        ("//! Linux after 7.2; CAP_BPF and CAP_PERFMON", true),
+        ("//! Linux 5.7", false),
+        ("//! Linux 5; CAP_BPF and CAP_PERFMON", false),
+        ("//! Linux 5.7; CAP_BPF", false),
+        ("//! Linux 5.7; CAP_BPF and CAP_PREFMON", false),
+        ("//! Linux 5.7; root", false),
+        ("/// Linux 5.7; CAP_BPF and CAP_PERFMON", false),
+    ] {
+        assert_eq!(says_what_it_needs(line), is_one, "{line}");
+    }
+}

@@ -1,5 +1,7 @@
 //! Iterators: programs that the kernel runs for each task, map element, socket and so on, writing text to be read
 //! ([`events::IterReader`](crate::events::IterReader)).
+//!
+//! Linux 5.8; CAP_BPF and CAP_PERFMON
 
 use std::os::fd::BorrowedFd;
 

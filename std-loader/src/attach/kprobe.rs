@@ -1,4 +1,6 @@
 //! Kprobes: on a kernel function's entry (plus an offset) or its return, one by one or many by one link.
+//!
+//! Linux 4.1, many functions by one link 5.18, sessions 6.10; CAP_BPF and CAP_PERFMON
 
 use std::os::fd::BorrowedFd;
 

@@ -1,4 +1,6 @@
 //! Kprobes on system calls, by the call's own name: the function behind it has another name on each architecture.
+//!
+//! Linux 4.1; CAP_BPF and CAP_PERFMON
 
 use core::fmt::Write;
 use std::os::fd::BorrowedFd;

@@ -1,4 +1,6 @@
-//! Netfilter hooks (Linux 6.4).
+//! Netfilter hooks.
+//!
+//! Linux 6.4; CAP_BPF and CAP_NET_ADMIN
 
 use std::os::fd::BorrowedFd;
 

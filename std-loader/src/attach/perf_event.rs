@@ -1,4 +1,6 @@
 //! Programs on perf events: counters and clocks of any PMU, and what tracepoints and probes go through.
+//!
+//! Linux 4.9, by links 5.15; CAP_BPF and CAP_PERFMON
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

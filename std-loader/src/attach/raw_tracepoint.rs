@@ -1,4 +1,6 @@
 //! Raw tracepoints: `raw_tp/NAME`, where the program gets the tracepoint's own arguments.
+//!
+//! Linux 4.17; CAP_BPF and CAP_PERFMON
 
 use std::os::fd::BorrowedFd;
 

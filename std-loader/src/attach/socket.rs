@@ -1,4 +1,6 @@
 //! Programs on sockets, sock maps and network namespaces.
+//!
+//! Linux 4.14 for sock maps, 5.8 for flow dissectors, 5.9 for socket lookups; CAP_BPF and CAP_NET_ADMIN
 
 use std::os::fd::{AsFd, BorrowedFd};
 

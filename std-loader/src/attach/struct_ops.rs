@@ -1,4 +1,6 @@
 //! struct_ops: registering a table of programs (a congestion control, a scheduler) with the kernel.
+//!
+//! Linux 5.6, by links 6.4; CAP_BPF and CAP_PERFMON
 
 use std::os::fd::{AsFd, BorrowedFd};
 

@@ -1,4 +1,6 @@
-//! tcx (Linux 6.6) and netkit (6.7): programs in an order on a network interface.
+//! tcx and netkit: programs in an order on a network interface.
+//!
+//! Linux 6.6, netkit 6.7; CAP_BPF and CAP_NET_ADMIN
 
 use std::os::fd::BorrowedFd;
 

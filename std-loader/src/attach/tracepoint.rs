@@ -1,4 +1,6 @@
 //! Tracepoints by tracefs: `tp/CATEGORY/NAME`.
+//!
+//! Linux 4.7; CAP_BPF and CAP_PERFMON
 
 use std::os::fd::BorrowedFd;
 

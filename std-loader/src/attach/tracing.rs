@@ -1,5 +1,7 @@
 //! Programs whose target was fixed when they were loaded: tp_btf, fentry, fexit, fmod_ret, LSM; and freplace, whose
 //! target may still be changed.
+//!
+//! Linux 5.5, fmod_ret and LSM 5.7, freplace 5.6; CAP_BPF and CAP_PERFMON, of freplace CAP_NET_ADMIN too
 
 use std::os::fd::BorrowedFd;
 

@@ -1,4 +1,6 @@
-//! One fentry, fexit or fsession program on many functions: `fentry.multi` and its like, which the kernel gained after 7.2.
+//! One fentry, fexit or fsession program on many functions: `fentry.multi` and its like.
+//!
+//! Linux after 7.2; CAP_BPF and CAP_PERFMON
 
 use std::os::fd::BorrowedFd;
 

@@ -1,5 +1,7 @@
 //! Uprobes: at an offset in an executable or library file, for one process or all. Turning one symbol into an offset is done
 //! by [`crate::attach::symbols`].
+//!
+//! Linux 4.3, many functions by one link 6.6, sessions 6.13; CAP_BPF and CAP_PERFMON
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Static probes of user programs (USDT, SystemTap's `sys/sdt.h`): libbpf's `usdt_manager_attach_usdt`.
 //!
+//! Linux 4.17, with semaphores 4.20; CAP_BPF and CAP_PERFMON
+//!
 //! A program or library has a `nop` wherever a probe is, and a note that says where that is and where the probe's
 //! arguments are at that moment: in registers, in memory, or constants. Attaching puts a uprobe on every place of the probe,
 //! raises its semaphore (a counter that the program may look at), and tells the BPF program through maps of its own object how to

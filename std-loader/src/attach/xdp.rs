@@ -1,4 +1,6 @@
-//! XDP on a network interface, by a link (Linux 5.9).
+//! XDP on a network interface, by a link.
+//!
+//! Linux 5.9; CAP_BPF and CAP_NET_ADMIN
 
 use std::os::fd::BorrowedFd;
 

@@ -238,7 +238,7 @@ impl<'c> Program<'c> {
     }
 
     /// Attaches a cgroup program to the cgroup in this directory of a cgroup2 mount, behind those that are there (Linux
-    /// 4.10; CAP_NET_ADMIN or CAP_SYS_ADMIN as its type asks). It is attached as its section says.
+    /// 4.15, CAP_NET_ADMIN). It is attached as its section says.
     ///
     /// # Errors
     /// [`Cause::Attach`]
