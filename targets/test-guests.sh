@@ -132,7 +132,8 @@ check_kernel() {
     # Any that is executable: only its place matters.
     arguments+=(--file "$file:/bin/true" --file "$file:/usr/bin/env")
     # Where the tests look for them: the path that they were built in.
-    for file in "$workspace"/tests/fixtures/*.{o,btf} "$workspace"/std-loader/{Cargo.toml,examples/bpf/*.o}; do
+    for file in "$workspace"/tests/fixtures/*.{o,btf} "$workspace"/std-loader/{Cargo.toml,examples/bpf/*.o} \
+        "$workspace"/targets/agent/bpf/*.o; do
         arguments+=(--file "$file:$file")
     done
     arguments+=(--file "$config:/config" --do info --do "env CORELO_REQUIRE_KERNEL=1" --do config)

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use corelo_core::arena::Arena;
-use corelo_core::link::{LinkedProgram, ReferenceKind};
+use corelo_core::link::{InfoRecords, LinkedProgram, ReferenceKind};
 use corelo_core::object::{ExternKind, Object};
 use corelo_core::prepare::{Options, Prepared, prepare};
 use corelo_core::relo::patch::Patched;
@@ -28,10 +28,10 @@ fn normal(linked: &LinkedProgram<'_>, prepared: &Prepared<'_>, bytes: &[u8], end
     for reference in linked.references {
         let at = reference.insn_idx as usize;
         match reference.kind() {
-            ReferenceKind::Map | ReferenceKind::MapValue => insns[at].imm = 0,
-            ReferenceKind::ExternCall => insns[at] = Insn { off: 0, src: 0, imm: 0, ..insns[at] },
-            ReferenceKind::ExternLoad => {
-                assert_ne!(prepared.declared().externs()[reference.index()].kind(), ExternKind::Kconfig);
+            ReferenceKind::Map(_) | ReferenceKind::MapValue(_) => insns[at].imm = 0,
+            ReferenceKind::ExternCall(_) => insns[at] = Insn { off: 0, src: 0, imm: 0, ..insns[at] },
+            ReferenceKind::ExternLoad(id) => {
+                assert_ne!(prepared.declared().external(id).unwrap().kind(), ExternKind::Kconfig);
                 insns[at].imm = 0;
                 insns[at].src = 0;
                 insns[at + 1].imm = 0;
@@ -46,7 +46,7 @@ fn lshift_slots(prepared: &Prepared<'_>, linked: &LinkedProgram<'_>) -> Vec<usiz
     let mut slots = Vec::new();
     for relocation in prepared.relocations().filter(|relocation| relocation.relo.kind.number() == 4) {
         for place in linked.placements {
-            if relocation.function == Some(place.function as usize) && relocation.outcome == Ok(Patched::Value) {
+            if relocation.function == Some(place.function) && relocation.outcome == Ok(Patched::Value) {
                 slots.push((place.insn_start + relocation.insn_idx) as usize);
             }
         }
@@ -79,9 +79,9 @@ impl Count {
     }
 }
 
-fn records<const N: usize>((bytes, record_size): (&[u8], u32), endian: Endian) -> Vec<[u32; N]> {
+fn records<const N: usize>(info: InfoRecords<'_>, endian: Endian) -> Vec<[u32; N]> {
     let words = |record: &[u8]| std::array::from_fn(|word| endian.read_u32(record, word * 4).expect("whole words"));
-    bytes.chunks_exact((record_size as usize).max(1)).map(words).collect()
+    info.bytes.chunks_exact((info.record_size as usize).max(1)).map(words).collect()
 }
 
 fn compare(
