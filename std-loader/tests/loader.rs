@@ -153,6 +153,7 @@ fn what_the_object_says_of_its_maps_can_be_said_otherwise() {
         .map_type("by_type", LRU_HASH)
         .map_flags("pinned", NO_PREALLOC)
         .max_entries("odd_ring", 8192)
+        .max_entries("outer_array", 6)
         .reuse_map("by_size", own.as_fd())
         .create_map("bloom", false)
         .pin_root(&root)
@@ -162,6 +163,8 @@ fn what_the_object_says_of_its_maps_can_be_said_otherwise() {
     assert_eq!((by_type.max_entries(), by_type.map_type()), (77, LRU_HASH));
     assert_eq!(collection.raw_map("pinned").unwrap().map_flags() & NO_PREALLOC, NO_PREALLOC);
     assert_eq!(collection.raw_map("odd_ring").unwrap().max_entries(), 8192);
+    // The outer map alone: what is in it from the start is of the inner map's definition.
+    assert_eq!(collection.raw_map("outer_array").unwrap().max_entries(), 6);
     let mut value = [0; 20];
     collection.raw_map("by_size").unwrap().lookup(&[1; 12], &mut value, 0).unwrap();
     assert_eq!(value, [2; 20], "the map that was given, with what is in it");

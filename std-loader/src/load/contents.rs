@@ -82,7 +82,8 @@ impl<'a> Collection<'a> {
                 data
             }
             _ if map.map_type == map_type::ARENA => {
-                return self.map_arena(id, map, options.memlock).map_err(failed);
+                let pages = options.max_entries(self.prepared.map_name(map)).unwrap_or(map.max_entries);
+                return self.map_arena(id, map, pages, options.memlock).map_err(failed);
             }
             _ => return Ok(()),
         };
@@ -103,10 +104,10 @@ impl<'a> Collection<'a> {
     /// An arena's addresses are those of its first mapping, so programs load only after that. Its variables are at its
     /// end, so that address 0 of it is none of them, where the kernel can load such addresses; else at its start, which
     /// every kernel can, also one that cannot be asked (libbpf: `bpf_object__relocate`).
-    fn map_arena(&mut self, id: MapId, map: &Map, memlock: Memlock) -> Result<(), Errno> {
+    fn map_arena(&mut self, id: MapId, map: &Map, pages: u32, memlock: Memlock) -> Result<(), Errno> {
         let Some(fd) = self.map_fd(id) else { return Ok(()) };
         let data = map.initial_data(self.prepared.object());
-        let len = (map.max_entries as usize).checked_mul(page_size()).ok_or(Errno::E2BIG)?;
+        let len = (pages as usize).checked_mul(page_size()).ok_or(Errno::E2BIG)?;
         let at_end = len.checked_sub(data.len().next_multiple_of(page_size())).ok_or(Errno::E2BIG)?;
         let mapping = ArrayMap::arena(fd, len, usize::try_from(map.extra).map_err(|_| Errno::EINVAL)?)?;
         if !data.is_empty() && Features::new(memlock).get(Feature::LdImm64FullRange).is_present() {

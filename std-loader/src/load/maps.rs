@@ -74,7 +74,8 @@ impl<'a> Collection<'a> {
         inner_map_fd: Option<BorrowedFd<'s>>,
     ) -> MapSpec<'s> {
         use std::os::fd::AsFd;
-        let source_name = self.prepared.map_name(map);
+        // The model of an inner map bears the outer map's name, and what is set is the outer map's.
+        let source_name = if map.origin() == MapOrigin::Inner { &[] } else { self.prepared.map_name(map) };
         let map_type = options.map_type(source_name).unwrap_or(map.map_type);
         // Type ids say nothing without the BTF that they are in, and kernels refuse them.
         let has_types = self.btf.is_some() && takes_btf_types(map_type);

@@ -146,6 +146,22 @@ fn an_arena_at_a_fixed_address_starts_with_its_data() {
 }
 
 #[test]
+fn an_arena_of_another_size_starts_with_its_data() {
+    if !has_kernel() {
+        return;
+    }
+    for pages in [1, 9] {
+        let settings = [Setting::new("arena", Change::MaxEntries(pages))];
+        let options = LoadOptions { settings: &settings, ..LoadOptions::new(b"obj_arena") };
+        load(&fixture("obj_arena"), &options, |collection| {
+            assert_eq!(collection.raw_map("arena").unwrap().max_entries(), pages);
+            assert_eq!(run(collection.program("count_in_arena").unwrap().fd(), 64), 6);
+        })
+        .unwrap();
+    }
+}
+
+#[test]
 fn an_arena_starts_with_its_data() {
     if !has_kernel() {
         return;
