@@ -93,12 +93,20 @@ pub struct KernelOptions<'p> {
     pub window: usize,
     /// Which modules are looked through for what it lacks.
     pub modules: ModuleSource<'p>,
+    /// Whether the caller tries again in a larger buffer where one is too small. Then a shortage is no reason for
+    /// [`Access::Lean`] to read the whole, which may take less of the buffer and takes megabytes beside it.
+    pub buffer_grows: bool,
 }
 
 impl KernelOptions<'_> {
     /// The running kernel and its modules.
-    pub const RUNNING: KernelOptions<'static> =
-        KernelOptions { btf: None, access: Access::Lean, window: WINDOW, modules: ModuleSource::Running };
+    pub const RUNNING: KernelOptions<'static> = KernelOptions {
+        btf: None,
+        access: Access::Lean,
+        window: WINDOW,
+        modules: ModuleSource::Running,
+        buffer_grows: false,
+    };
 }
 
 impl<'p> KernelOptions<'p> {
@@ -260,6 +268,13 @@ impl<'p> Kernel<'p> {
         }
     }
 
+    /// The same, for a buffer that grows or does not: [`KernelOptions::buffer_grows`].
+    #[cfg(feature = "alloc")]
+    pub(crate) fn with_growing(mut self, buffer_grows: bool) -> Self {
+        self.options.buffer_grows = buffer_grows;
+        self
+    }
+
     /// The file that its BTF comes from, where the caller named one.
     pub(crate) fn file(&self) -> Option<&'p Path> {
         self.options.btf
@@ -310,8 +325,12 @@ impl<'p> Kernel<'p> {
         let is_streamed = self.is_streamed.get() && self.whole.get().is_none();
         let may_do = match error {
             KernelError::NeedsWhole => true,
-            // Whatever is wrong with reading it so, where it was our idea; a streamed one takes more of the arena too.
-            KernelError::Stream(_) | KernelError::Prepare(PrepareError::Arena(_)) => self.access.get() == Access::Lean,
+            // Whatever is wrong with reading it so, where it was our idea.
+            KernelError::Stream(_) => self.access.get() == Access::Lean,
+            // It takes more of the arena, too.
+            KernelError::Prepare(PrepareError::Arena(_)) => {
+                self.access.get() == Access::Lean && !self.options.buffer_grows
+            }
             _ => false,
         };
         if is_streamed && may_do {
@@ -468,6 +487,30 @@ impl<'k> BtfHandle<'k> {
                 Err(KernelError::NeedsWhole)
             }
             _ => Ok(modules),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corelo_core::arena::Part;
+
+    #[test]
+    fn a_buffer_that_is_too_small_is_grown_before_the_whole_is_read() {
+        let full = KernelError::from(ArenaFull { wanted: 8, left: 0, part: Part::Queries });
+        for (buffer_grows, access, error, takes_whole) in [
+            (false, Access::Lean, full, true),
+            (true, Access::Lean, full, false),
+            (false, Access::Stream, full, false),
+            (true, Access::Lean, KernelError::NeedsWhole, true),
+            (true, Access::Stream, KernelError::NeedsWhole, true),
+        ] {
+            let kernel = Kernel::new(KernelOptions { access, buffer_grows, ..KernelOptions::RUNNING });
+            assert!(!kernel.takes_whole_after(&error), "nothing was read piece by piece");
+            kernel.is_streamed.set(true);
+            assert_eq!(kernel.takes_whole_after(&error), takes_whole, "{buffer_grows}, {access:?}, {error}");
+            assert_eq!(kernel.access.get() == Access::Whole, takes_whole);
         }
     }
 }

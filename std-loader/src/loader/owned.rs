@@ -4,15 +4,14 @@ use core::fmt;
 
 use self_cell::{MutBorrow, self_cell};
 
-use super::error::{Cause, Error};
+use super::error::Error;
 use super::flow::Progress;
 use super::{Collection, Kernel, Loader};
-use crate::load::{LoadError, SettingError};
+use crate::load::SettingError;
 use crate::sys::mmap::AnonMap;
 
-/// Bytes that a growing buffer starts with. Those that are never used are no memory; with fewer, objects that read the
-/// kernel's BTF piece by piece would run out of room and take the whole of it instead.
-const START: usize = 256 << 10;
+/// Bytes that a growing buffer starts with.
+const START: usize = 64 << 10;
 
 /// Where it ends growing.
 const LIMIT: usize = 1 << 30;
@@ -158,10 +157,9 @@ impl<'s> Loader<'_, 's> {
         watch: &mut dyn FnMut(Progress<'_>),
     ) -> Result<OwnedCollection, Error> {
         if self.warm.is_some() {
-            let error = SettingError::WarmStart;
-            let cause = Cause::Load(LoadError::Setting { index: self.settings.len(), error });
-            return Err(Error::new(cause, |text| fmt::Write::write_fmt(text, format_args!("{error}"))));
+            return Err(self.refused(SettingError::WarmStart));
         }
+        let kernel = kernel.with_growing(matches!(buffer.0, Room::Grown { .. }));
         let mut ground = Ground { object: self.object.into(), kernel, buffer: MutBorrow::new(buffer) };
         loop {
             let made = Cell::try_new_or_recover(ground, |ground| {
@@ -194,6 +192,8 @@ impl<'s> Loader<'_, 's> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::LoadError;
+    use crate::loader::Cause;
     use crate::sys::bpf::cmd;
     use crate::sys::fake::{install, some_fd};
 

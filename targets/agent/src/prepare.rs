@@ -13,7 +13,6 @@ use corelo_loader::prepare::{Access, Kernel, KernelError, KernelOptions, Prepara
 use corelo_loader::report::Name;
 
 use crate::args::Options;
-use crate::buffer::with_buffer;
 use crate::failure::Failure;
 
 /// The kernel that the command line names, kept for further tries.
@@ -46,7 +45,10 @@ impl<'o> KernelSource<'o> {
         };
         let btf = options.btf.as_deref();
         let window = options.window.unwrap_or(WINDOW);
-        Self { options, kernel: Kernel::new(KernelOptions { btf, access, window, modules }) }
+        Self {
+            options,
+            kernel: Kernel::new(KernelOptions { btf, access, window, modules, buffer_grows: options.arena.is_none() }),
+        }
     }
 
     pub(crate) fn kernel(&self) -> &Kernel<'o> {
@@ -89,14 +91,6 @@ impl<'o> KernelSource<'o> {
             _ => Failure::Job(format!("{file}: {error}")),
         }
     }
-}
-
-/// Does a job that prepares an object, in an arena as large as the user says or as it needs.
-pub(crate) fn with_kernel<T>(
-    source: &KernelSource<'_>,
-    job: impl FnMut(&mut [u8]) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    with_buffer(source.options.arena, job)
 }
 
 /// How long the phases took.

@@ -6,10 +6,11 @@ use corelo_loader::load::{LoadOptions, rehearse};
 use serde_json::{Map, Value, json};
 
 use crate::args::Options;
+use crate::buffer::with_buffer;
 use crate::failure::Failure;
 use crate::input::read_file;
 use crate::output::Out;
-use crate::prepare::{KernelSource, prepare, with_kernel};
+use crate::prepare::{KernelSource, prepare};
 use crate::session;
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
@@ -17,7 +18,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let file = options.file.display().to_string();
     let kernel = KernelSource::for_budget(options);
     let name = session::object_name(&options.file);
-    let parts = with_kernel(&kernel, |buffer| {
+    let parts = with_buffer(options.arena, |buffer| {
         let ready = prepare(&bytes, &file, &kernel, buffer)?;
         let (prepared, mut arena) = (&ready.prepared, ready.arena);
         let load_options = LoadOptions { modules: ready.modules.names(), ..LoadOptions::new(name.as_bytes()) };

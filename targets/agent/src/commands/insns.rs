@@ -7,11 +7,12 @@ use corelo_loader::report::LinkReport;
 use zerocopy::IntoBytes;
 
 use crate::args::Options;
+use crate::buffer::with_buffer;
 use crate::failure::Failure;
 use crate::files;
 use crate::input::read_file;
 use crate::output::text;
-use crate::prepare::{KernelSource, Ready, prepare, with_kernel};
+use crate::prepare::{KernelSource, Ready, prepare};
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let bytes = read_file(&options.file)?;
@@ -19,7 +20,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let kernel = KernelSource::new(options);
     let dir = options.out.clone().unwrap_or_default();
     fs::create_dir_all(&dir).map_err(|error| Failure::Input(format!("cannot make {}: {error}", dir.display())))?;
-    with_kernel(&kernel, |buffer| {
+    with_buffer(options.arena, |buffer| {
         let Ready { prepared, mut arena, .. } = prepare(&bytes, &file, &kernel, buffer)?;
         let mut faults = Vec::new();
         for (number, function) in prepared.declared().programs() {

@@ -8,10 +8,11 @@ use corelo_loader::sys::Errno;
 use serde_json::{Value, json};
 
 use crate::args::Options;
+use crate::buffer::with_buffer;
 use crate::failure::Failure;
 use crate::input::read_file;
 use crate::output::{Out, hex, text};
-use crate::prepare::{KernelSource, Watch, with_kernel};
+use crate::prepare::{KernelSource, Watch};
 use crate::session;
 
 /// Map ids of one program that are shown.
@@ -25,7 +26,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let named = session::Named::open(options)?;
     let settings = named.settings();
     let watch = Watch::new(&file, options);
-    with_kernel(&kernel, |buffer| {
+    with_buffer(options.arena, |buffer| {
         let mut collection = session::load((&bytes, &file, &name), &settings, &kernel, &watch, buffer)?;
         let shown = show(options, &kernel, &collection);
         if shown.is_err() {

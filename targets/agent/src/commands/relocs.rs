@@ -9,16 +9,17 @@ use serde_json::{Value, json};
 use zerocopy::IntoBytes;
 
 use crate::args::Options;
+use crate::buffer::with_buffer;
 use crate::failure::Failure;
 use crate::input::read_file;
 use crate::output::{Out, hex, text};
-use crate::prepare::{KernelSource, Ready, prepare, with_kernel};
+use crate::prepare::{KernelSource, Ready, prepare};
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let bytes = read_file(&options.file)?;
     let file = options.file.display().to_string();
     let kernel = KernelSource::new(options);
-    with_kernel(&kernel, |buffer| {
+    with_buffer(options.arena, |buffer| {
         let ready = prepare(&bytes, &file, &kernel, buffer)?;
         let mut out = Out::new();
         let mut has_failed = false;

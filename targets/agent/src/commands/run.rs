@@ -16,11 +16,12 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::Options;
+use crate::buffer::with_buffer;
 use crate::failure::Failure;
 use crate::input::read_file;
 use crate::monitor::{self, Event};
 use crate::output::{Out, Until, hex, text};
-use crate::prepare::{KernelSource, Times, Watch, with_kernel};
+use crate::prepare::{KernelSource, Times, Watch};
 use crate::record;
 use crate::session;
 
@@ -38,7 +39,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let named = session::Named::open(options)?;
     let settings = named.settings();
     let watch = Watch::new(&file, options);
-    with_kernel(&kernel, |buffer| {
+    with_buffer(options.arena, |buffer| {
         let mut collection = session::load((bytes, &file, &name), &settings, &kernel, &watch, buffer)?;
         let run = Run { options, file: &file, kernel: &kernel, stop: &stop, times: watch.times() };
         let watched = run.watch(&mut collection);
