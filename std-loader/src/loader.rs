@@ -41,12 +41,14 @@ mod owned;
 mod programs;
 mod text;
 
+use core::fmt;
+
 use corelo_core::arena::Arena;
 use corelo_core::prepare::Options as PrepareOptions;
 use std::os::fd::BorrowedFd;
 use zerocopy::{Immutable, IntoBytes};
 
-use crate::load::{Autoload, Change, Collection, LoadOptions, Setting};
+use crate::load::{Autoload, Change, Collection, LoadError, LoadOptions, Setting, SettingError};
 use crate::objects::Memlock;
 use crate::prepare::{Kernel, Preparation, WarmStart};
 
@@ -77,8 +79,8 @@ pub struct Loader<'o, 's> {
     warm: Option<&'o WarmStart<'o>>,
 }
 
-impl core::fmt::Debug for Loader<'_, '_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Debug for Loader<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loader")
             .field("options", &self.options)
             .field("settings", &self.settings)
@@ -151,7 +153,7 @@ impl<'o, 's> Loader<'o, 's> {
         self.set(map, Change::InnerMap(like))
     }
 
-    /// Does not create a map; what uses it must be dead code. Of a struct_ops table: whether it is made.
+    /// Whether a map is created, or a struct_ops table made. What uses a map that is not must be dead code.
     #[must_use]
     pub fn create_map(self, map: &'s str, is_created: bool) -> Self {
         self.set(map, Change::Create(is_created))
@@ -242,6 +244,12 @@ impl<'o, 's> Loader<'o, 's> {
     pub fn warm(mut self, warm: &'o WarmStart<'o>) -> Self {
         self.warm = Some(warm);
         self
+    }
+
+    /// Says what is wrong with the settings as a whole.
+    fn refused(&self, error: SettingError) -> Error {
+        let cause = Cause::Load(LoadError::Setting { index: self.settings.len(), error });
+        Error::new(cause, |text| fmt::write(text, format_args!("{error}")))
     }
 
     /// Prepares it and no more: every relocation is decided, and what is left of `buffer` is there to link programs in. No

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use corelo_core::arena::{Arena, ArenaFull, Part};
-use corelo_core::btf::{Btf, BtfError, Kind};
+use corelo_core::btf::Kind;
 use corelo_core::bytes::Endian;
 use corelo_core::insn::{Insn, POISON_KFUNC_BASE, POISON_MAP_BASE, pseudo};
 use corelo_core::link::{LinkedProgram, ReferenceKind};
@@ -249,7 +249,7 @@ pub(super) fn replaced_function<'o>(
     let bytes = scratch.slice::<u8>(size, Part::Btf).map_err(ReplacedError::Arena)?;
     bpf::btf_info(btf.as_fd(), bytes, &mut []).map_err(ReplacedError::Btf)?;
     // The kernel has checked what it hands out.
-    let id = function_id(bytes, wanted).map_err(|_| ReplacedError::Btf(Errno::EINVAL))?;
+    let id = targets::find_in(bytes, Kind::Func, b"", wanted).map_err(|_| ReplacedError::Btf(Errno::EINVAL))?;
     Ok(id.map(|id| (program, id)))
 }
 
@@ -266,19 +266,6 @@ impl ReplacedError {
             Self::Btf(errno) => LoadError::ReplacedBtf { function, errno },
         }
     }
-}
-
-/// The id of the function of this name in a BTF blob.
-fn function_id(bytes: &[u8], wanted: &[u8]) -> Result<Option<u32>, BtfError> {
-    let blob = Btf::parse(bytes)?;
-    let named = |offset: u32| blob.strings().get(offset as usize..)?.split(|&byte| byte == 0).next();
-    for ty in blob.iter() {
-        let ty = ty?;
-        if ty.kind() == Kind::Func && named(ty.name_off()) == Some(wanted) {
-            return Ok(Some(ty.id().0));
-        }
-    }
-    Ok(None)
 }
 
 /// The kernel's BTF object of a module.

@@ -88,7 +88,7 @@ pub enum SettingError {
     },
     /// No program type has sections of this name.
     UnknownSection,
-    /// There are more than fit: a slice of settings takes any id.
+    /// There are more than fit: a slice of settings takes any number.
     TooMany,
     /// A warm start is borrowed, and a collection that owns all it borrows from cannot own it.
     WarmStart,
@@ -111,12 +111,10 @@ impl fmt::Display for SettingError {
 impl core::error::Error for SettingError {}
 
 impl<'o> LoadOptions<'o> {
-    /// What was set of a name, the last that `is_it`. One search for all kinds: they are asked for seldom, and a copy for
-    /// each takes kilobytes.
-    #[inline(never)]
-    fn last(&self, name: &[u8], is_it: fn(&Change<'o>) -> bool) -> Option<Change<'o>> {
+    /// What was set of a name: what `of` takes out of the last setting that it knows.
+    fn last<T>(&self, name: &[u8], of: fn(&Change<'o>) -> Option<T>) -> Option<T> {
         let mut named = self.settings().rev().filter(|setting| setting.name.as_bytes() == name);
-        named.find(|setting| is_it(&setting.change)).map(|setting| setting.change)
+        named.find_map(|setting| of(&setting.change))
     }
 
     /// All settings; those in [`LoadOptions::settings`] come before those in [`LoadOptions::more`].
@@ -125,67 +123,42 @@ impl<'o> LoadOptions<'o> {
     }
 
     pub(super) fn max_entries(&self, map: &[u8]) -> Option<u32> {
-        match self.last(map, |change| matches!(change, Change::MaxEntries(_))) {
-            Some(Change::MaxEntries(value)) => Some(value),
-            _ => None,
-        }
+        self.last(map, |change| if let Change::MaxEntries(value) = change { Some(*value) } else { None })
     }
 
     pub(super) fn map_type(&self, map: &[u8]) -> Option<u32> {
-        match self.last(map, |change| matches!(change, Change::MapType(_))) {
-            Some(Change::MapType(value)) => Some(value),
-            _ => None,
-        }
+        self.last(map, |change| if let Change::MapType(value) = change { Some(*value) } else { None })
     }
 
     pub(super) fn map_flags(&self, map: &[u8]) -> Option<u32> {
-        match self.last(map, |change| matches!(change, Change::MapFlags(_))) {
-            Some(Change::MapFlags(value)) => Some(value),
-            _ => None,
-        }
+        self.last(map, |change| if let Change::MapFlags(value) = change { Some(*value) } else { None })
     }
 
     pub(super) fn reused(&self, map: &[u8]) -> Option<BorrowedFd<'o>> {
-        match self.last(map, |change| matches!(change, Change::Reuse(_))) {
-            Some(Change::Reuse(value)) => Some(value),
-            _ => None,
-        }
+        self.last(map, |change| if let Change::Reuse(value) = change { Some(*value) } else { None })
     }
 
     pub(super) fn inner_map(&self, map: &[u8]) -> Option<BorrowedFd<'o>> {
-        match self.last(map, |change| matches!(change, Change::InnerMap(_))) {
-            Some(Change::InnerMap(value)) => Some(value),
-            _ => None,
-        }
+        self.last(map, |change| if let Change::InnerMap(value) = change { Some(*value) } else { None })
     }
 
     pub(super) fn is_created(&self, map: &[u8]) -> Option<bool> {
-        match self.last(map, |change| matches!(change, Change::Create(_))) {
-            Some(Change::Create(value)) => Some(value),
-            _ => None,
-        }
+        self.last(map, |change| if let Change::Create(value) = change { Some(*value) } else { None })
     }
 
     pub(super) fn replaced(&self, program: &[u8]) -> Option<BorrowedFd<'o>> {
-        match self.last(program, |change| matches!(change, Change::Replace(_))) {
-            Some(Change::Replace(value)) => Some(value),
-            _ => None,
-        }
+        self.last(program, |change| if let Change::Replace(value) = change { Some(*value) } else { None })
     }
 
     pub(super) fn log_level(&self, program: &[u8]) -> u32 {
-        match self.last(program, |change| matches!(change, Change::LogLevel(_))) {
-            Some(Change::LogLevel(level)) => level,
-            _ => 1,
-        }
+        self.last(program, |change| if let Change::LogLevel(level) = change { Some(*level) } else { None }).unwrap_or(1)
     }
 
     /// Whether a program is loaded, which is `by_default` where nobody says otherwise.
     pub(super) fn is_loaded(&self, program: &[u8], by_default: bool) -> bool {
-        match self.last(program, |change| matches!(change, Change::Load(_))) {
-            Some(Change::Load(is_loaded)) => is_loaded,
-            _ => self.by_default(by_default),
-        }
+        let said =
+            self.last(program, |change| if let Change::Load(is_loaded) = change { Some(*is_loaded) } else { None });
+        said.unwrap_or(self.by_default(by_default))
     }
 
     pub(super) fn by_default(&self, by_section: bool) -> bool {

@@ -1,8 +1,9 @@
 //! Attach targets of sections that are given at run time: what the kernel was not asked with everything else.
 
-use corelo_core::btf::{Btf, BtfError};
+use corelo_core::btf::{Btf, BtfError, Kind};
 use corelo_core::object::ProgramId;
 use corelo_core::object::section_name::AttachBtf;
+use corelo_core::prepare::PrepareError;
 
 use super::LoadError;
 use crate::kernel::KernelBtf;
@@ -16,24 +17,21 @@ pub(super) fn find(program: ProgramId, wanted: &AttachBtf<'_>) -> Result<u32, Lo
         return Err(LoadError::ModuleBtf { function: program, errno: Errno::EOPNOTSUPP });
     }
     let btf = KernelBtf::open().map_err(|error| LoadError::TargetBtf { function: program, error })?;
-    match find_in(&btf, wanted) {
-        Ok(found) => found.ok_or(missing),
-        // The kernel wrote it.
-        Err(_) => Err(missing),
-    }
+    let found = find_in(&btf, wanted.kind, wanted.prefix.bytes(), wanted.name);
+    found.map_err(|error| LoadError::Prepare(PrepareError::Kernel(error)))?.ok_or(missing)
 }
 
-fn find_in(bytes: &[u8], wanted: &AttachBtf<'_>) -> Result<Option<u32>, BtfError> {
+/// The id of the type of this kind whose name is `prefix` and `name`.
+pub(super) fn find_in(bytes: &[u8], kind: Kind, prefix: &[u8], name: &[u8]) -> Result<Option<u32>, BtfError> {
     let blob = Btf::parse(bytes)?;
-    let prefix = wanted.prefix.bytes();
     let is_named = |offset: u32| {
         let text = blob.strings().get(offset as usize..).unwrap_or_default();
-        let rest = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(wanted.name));
+        let rest = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(name));
         rest.is_some_and(|rest| rest.first() == Some(&0))
     };
     for ty in blob.iter() {
         let ty = ty?;
-        if ty.kind() == wanted.kind && is_named(ty.name_off()) {
+        if ty.kind() == kind && is_named(ty.name_off()) {
             return Ok(Some(ty.id().0));
         }
     }

@@ -50,9 +50,7 @@ impl<'o, 'k> Load<'_, 'o, 'k> {
         let loader = self.loader;
         let (Preparation { prepared, modules }, mut arena) = self.prepare(buffer)?;
         if loader.has_too_many {
-            let error = SettingError::TooMany;
-            let cause = Cause::Load(LoadError::Setting { index: loader.settings.len(), error });
-            return Err(Error::new(cause, |text| write!(text, "{error}")));
+            return Err(loader.refused(SettingError::TooMany));
         }
         let options = LoadOptions { modules: modules.names(), more: &loader.settings, ..loader.options };
         let mut collection = Collection::create(&prepared, &options, &mut arena)

@@ -83,13 +83,13 @@ impl<'a> Collection<'a> {
     /// # Errors
     /// As [`Collection::program`] and [`Program::attach`].
     pub fn attach(&mut self, program: &str) -> Result<bool, Error> {
-        let (program, prepared) = (self.program(program)?, *self.prepared());
-        let id = program.id();
-        if self.is_attached(Attached::Program(id)) {
+        let program = self.program(program)?;
+        let attached = Attached::Program(program.id());
+        if self.is_attached(attached) {
             return Ok(false);
         }
         let link = program.attach()?;
-        self.keep_link(Attached::Program(id), link).map_err(|errno| no_memory(Names(&prepared).program(id), errno))?;
+        self.keep(attached, link)?;
         Ok(true)
     }
 
@@ -124,7 +124,7 @@ impl<'a> Collection<'a> {
             let attached = Attached::Program(id);
             let Some(program) = self.program_at(id).filter(|_| !self.is_attached(attached)) else { continue };
             if let Some(link) = program.attach_where_it_says()? {
-                self.keep_link(attached, link).map_err(|errno| no_memory(Names(&prepared).program(id), errno))?;
+                self.keep(attached, link)?;
             }
         }
         for (id, _) in prepared.declared().maps_by_id() {
@@ -132,15 +132,22 @@ impl<'a> Collection<'a> {
             if !self.is_attached(attached)
                 && let Some(link) = self.attach_table_at(id)?
             {
-                self.keep_link(attached, link).map_err(|errno| no_memory(Names(&prepared).map(id), errno))?;
+                self.keep(attached, link)?;
             }
         }
         Ok(())
     }
-}
 
-fn no_memory(name: &[u8], errno: Errno) -> Error {
-    Error::new(Cause::Kernels(errno), |text| write!(text, "{}: no memory for its link: {errno}", Name(name)))
+    fn keep(&mut self, attached: Attached, link: Link) -> Result<(), Error> {
+        self.keep_link(attached, link).map_err(|errno| {
+            let names = Names(self.prepared());
+            let name = match attached {
+                Attached::Program(id) => names.program(id),
+                Attached::Table(id) => names.map(id),
+            };
+            Error::new(Cause::Kernels(errno), |text| write!(text, "{}: no memory for its link: {errno}", Name(name)))
+        })
+    }
 }
 
 impl<'c> Program<'c> {
