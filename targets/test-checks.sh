@@ -13,18 +13,8 @@ set -uo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-good=0 bad=0
+. "$repo/targets/tally.sh"
 export CORELO_REQUIRE_KERNEL=1 CORELO_REQUIRE_CORPUS=1
-
-ok() {
-    good=$((good + 1))
-    echo "ok      $*"
-}
-wrong() {
-    bad=$((bad + 1))
-    echo "FAILED  $*"
-    tail -n 15 "$work/said" | sed 's/^/        /'
-}
 
 # fails WHAT COMMAND...: it must not succeed, and not for running out of time or for want of the command itself.
 fails() {
@@ -340,5 +330,4 @@ fails "test-guests, a skip that is not listed" env CORELO_GUEST_SKIPS="$work/ski
 fails "test-guests, no table" env CORELO_GUEST_SKIPS=/nonexistent "$check" amd64-5.10
 fails "test-guests, a kernel that nobody has" "$check" amd64-1.0
 
-echo "$good as they should, $bad not"
-[ "$bad" = 0 ] && [ "$good" -gt 100 ]
+tally 100

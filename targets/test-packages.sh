@@ -16,17 +16,8 @@ cd "$workspace" || exit 1
 target=${CARGO_TARGET_DIR:-$workspace/target}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-good=0 bad=0
+. "$workspace/targets/tally.sh"
 
-ok() {
-    good=$((good + 1))
-    echo "ok      $*"
-}
-wrong() {
-    bad=$((bad + 1))
-    echo "FAILED  $*"
-    tail -n 30 "$work/said" | sed 's/^/        /'
-}
 # check WHAT COMMAND...
 check() {
     local what=$1
@@ -139,5 +130,4 @@ budget() {
 }
 check "the installed command" budget
 
-echo "$good as they should, $bad not"
-[ "$bad" = 0 ] && [ "$good" -gt 20 ]
+tally 20

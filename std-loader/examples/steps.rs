@@ -9,23 +9,19 @@ use corelo_loader::corelo_core::object::Object;
 use corelo_loader::corelo_core::prepare::Options;
 use corelo_loader::load::{Collection, LoadOptions};
 use corelo_loader::objects::GrowingLog;
-use corelo_loader::prepare::{Kernel, KernelOptions};
-
-/// Aligned, as an object's structures want to be read.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+use corelo_loader::prepare::Kernel;
 
 #[cfg(target_endian = "little")]
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("bpf/agent.bpf.o"));
+const OBJECT: &[u8] = include_bytes!("bpf/agent.bpf.o");
 #[cfg(target_endian = "big")]
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("bpf/agent-eb.bpf.o"));
+const OBJECT: &[u8] = include_bytes!("bpf/agent-eb.bpf.o");
 
 fn main() -> Result<(), Box<dyn Error>> {
     let seconds = std::env::args().nth(1).map_or(Ok(5), |word| word.parse())?;
     let mut buffer = [0u8; 32 * 1024]; // `corelo budget` says how many bytes an object needs
     // Its BTF is mapped, or read piece by piece, once it is asked for something.
-    let kernel = Kernel::new(KernelOptions::RUNNING);
-    let object = Object::parse(&OBJECT.0)?;
+    let kernel = Kernel::running();
+    let object = Object::parse(OBJECT)?;
     let (made, mut arena) = kernel.prepare(&object, Options::default(), &mut buffer)?;
     let names: Vec<String> = made
         .prepared

@@ -9,21 +9,17 @@ use corelo_loader::events::AsyncRing;
 use corelo_loader::loader::Loader;
 use corelo_loader::prepare::Kernel;
 
-/// Aligned, as an object's structures want to be read.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
-
 #[cfg(target_endian = "little")]
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("bpf/agent.bpf.o"));
+const OBJECT: &[u8] = include_bytes!("bpf/agent.bpf.o");
 #[cfg(target_endian = "big")]
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("bpf/agent-eb.bpf.o"));
+const OBJECT: &[u8] = include_bytes!("bpf/agent-eb.bpf.o");
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let seconds = std::env::args().nth(1).map_or(Ok(5), |word| word.parse())?;
     let kernel = Kernel::running();
     let mut buffer = vec![0; 32 * 1024]; // `corelo budget` says how many bytes an object needs
-    let mut collection = Loader::new(&OBJECT.0).name("agent").load(&kernel, &mut buffer)?;
+    let mut collection = Loader::new(OBJECT).name("agent").load(&kernel, &mut buffer)?;
     collection.attach_all()?;
     println!("watching for {seconds} s");
     let mut ring = AsyncRing::new(collection.ring("events")?)?;

@@ -4,7 +4,7 @@
 //! where CORELO_REQUIRE_KERNEL=1 and a plain kernel has it.
 
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use corelo_loader::kernel::kconfig::{self, ConfigFile, KconfigError, KconfigType
 use corelo_loader::kernel::{Feature, Features, KernelVersion, Support};
 use corelo_loader::objects::{self, Map, MapFd, MapSpec, Memlock, ProgramSpec, load_program};
 use corelo_tests::endian::Endian;
-use corelo_tests::insn::{Insn, Width, encode};
+use corelo_tests::insn::{count_runs, encode};
 use corelo_tests::kernel::{self, has, not_here, skip};
 
 /// An array of one u64.
@@ -201,23 +201,7 @@ fn own_symbol() -> String {
 
 /// A uprobe that counts in the array's element.
 fn count_calls(map: &MapFd, path: &Path, offset: u64) -> Link {
-    let [low, high] = Insn::ld_imm64(1, 1, u64::try_from(map.as_fd().as_raw_fd()).unwrap());
-    let insns = [
-        // *(u32 *)(r10 - 4) = 0; r0 = lookup(map, r10 - 4)
-        Insn::st(Width::W, 10, -4, 0),
-        low,
-        high,
-        Insn::mov64_reg(2, 10),
-        Insn::add64_imm(2, -4),
-        Insn::call_helper(1),
-        // if r0 != 0, lock *(u64 *)r0 += 1
-        Insn::new(0x15, 0, 0, 2, 0),
-        Insn::mov64_imm(1, 1),
-        Insn::atomic(Width::Dw, 0, 1, 0, 0),
-        Insn::mov64_imm(0, 0),
-        Insn::exit(),
-    ];
-    let insns = encode(&insns, Endian::native());
+    let insns = encode(&count_runs(map.as_fd()), Endian::native());
     // BPF_PROG_TYPE_KPROBE.
     let program = load_program(&ProgramSpec::new(2), &insns, &mut &mut [][..]).unwrap();
     let uprobe = Uprobe { path, offset, ref_ctr_offset: 0, returns: false, pid: Some(std::process::id()), cookie: 0 };

@@ -4,7 +4,7 @@
 //! fails instead where CORELO_REQUIRE_KERNEL=1 and a plain kernel has it.
 
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use corelo_loader::objects::{
 };
 use corelo_loader::sys::{Errno, page_size};
 use corelo_tests::endian::Endian;
-use corelo_tests::insn::{Insn, Width, encode};
+use corelo_tests::insn::{Insn, Width, count_runs, encode, ring_output};
 use corelo_tests::kernel::bpf::Mounted;
 use corelo_tests::kernel::{Feature, has, not_here, skip};
 
@@ -71,27 +71,6 @@ fn create(map_type: u32, key_size: u32, value_size: u32, max_entries: u32) -> Re
 /// The bytes of a program for this machine.
 fn code(insns: &[Insn]) -> Vec<u8> {
     encode(insns, Endian::native())
-}
-
-/// dst = the map (BPF_PSEUDO_MAP_FD).
-fn load_map(dst: u8, map: BorrowedFd<'_>) -> [Insn; 2] {
-    Insn::ld_imm64(dst, 1, u64::try_from(map.as_raw_fd()).unwrap())
-}
-
-/// Writes the 8 bytes `value`, then zeros, into a ring buffer, and returns what the helper does.
-fn ring_output(map: BorrowedFd<'_>, value: i32) -> Vec<u8> {
-    let [low, high] = load_map(1, map);
-    code(&[
-        Insn::st(Width::Dw, 10, -8, value),
-        low,
-        high,
-        Insn::mov64_reg(2, 10),
-        Insn::add64_imm(2, -8),
-        Insn::mov64_imm(3, 8),
-        Insn::mov64_imm(4, 0),
-        Insn::call_helper(130),
-        Insn::exit(),
-    ])
 }
 
 fn load(prog_type: u32, insns: &[u8]) -> std::os::fd::OwnedFd {
@@ -191,7 +170,7 @@ fn arrays_are_mapped_and_frozen() {
 fn ring_buffers_wrap_and_a_second_reader_goes_on() {
     let Some(_kernel) = kernel_with(&[Feature::RingBuffers]) else { return };
     let fd = create(map_type::RINGBUF, 0, 0, 1).unwrap();
-    let program = load(SOCKET_FILTER, &ring_output(fd.as_fd(), 77));
+    let program = load(SOCKET_FILTER, &code(&ring_output(fd.as_fd(), 77)));
     let mut ring = RingBuffer::new(fd.as_fd()).unwrap();
     assert_eq!(ring.byte_size() as usize, page_size());
     // A second one would give back what the first one has in hand.
@@ -228,7 +207,7 @@ fn ring_buffers_wrap_and_a_second_reader_goes_on() {
 fn several_rings_behind_one_epoll() {
     let Some(_kernel) = kernel_with(&[Feature::RingBuffers]) else { return };
     let fds = [0, 1, 2].map(|_| create(map_type::RINGBUF, 0, 0, 4096).unwrap());
-    let programs = [0, 1, 2].map(|i| load(SOCKET_FILTER, &ring_output(fds[i].as_fd(), i as i32)));
+    let programs = [0, 1, 2].map(|i| load(SOCKET_FILTER, &code(&ring_output(fds[i].as_fd(), i as i32))));
     let mut rings = [0, 1, 2].map(|i: usize| RingBuffer::new(fds[i].as_fd()).unwrap());
     let mut set = RingSet::new(&mut rings).unwrap();
     assert_eq!(set.poll(Some(Duration::from_millis(1)), |_, _| {}), Ok(0));
@@ -259,7 +238,7 @@ fn perf_buffers_count_what_they_lose() {
     let fd = create(map_type::PERF_EVENT_ARRAY, 4, 4, 0).unwrap();
     assert_eq!(fd.max_entries(), corelo_loader::kernel::possible_cpus().unwrap());
     // A raw tracepoint program with a test run: perf_event_output(ctx, map, this CPU, 12 bytes).
-    let [map_low, map_high] = load_map(2, fd.as_fd());
+    let [map_low, map_high] = Insn::ld_map(2, fd.as_fd());
     // BPF_F_CURRENT_CPU.
     let [cpu_low, cpu_high] = Insn::ld_imm64(3, 0, 0xffff_ffff);
     let program = load(
@@ -369,7 +348,7 @@ fn a_failing_program_has_its_log_and_its_errno() {
 fn programs_know_their_maps() {
     let Some(_kernel) = kernel_with(&[Feature::RingBuffers, Feature::BoundMaps]) else { return };
     let fd = create(map_type::RINGBUF, 0, 0, 4096).unwrap();
-    let program = load(SOCKET_FILTER, &ring_output(fd.as_fd(), 1));
+    let program = load(SOCKET_FILTER, &code(&ring_output(fd.as_fd(), 1)));
     let mut ids = [0; 4];
     assert_eq!(objects::prog_map_ids(program.as_fd(), &mut ids), Ok(1));
     assert_eq!(ids[0], objects::map_info(fd.as_fd()).unwrap().id);
@@ -419,24 +398,6 @@ fn an_xdp_program_gets_its_packet_back() {
     assert_eq!(attach::interface_index("nope0"), Err(LinkError::NoInterface));
 }
 
-/// A program that counts its runs in element 0 of an array.
-fn counter(map: &MapFd) -> Vec<u8> {
-    let [low, high] = load_map(1, map.as_fd());
-    code(&[
-        Insn::st(Width::W, 10, -4, 0),
-        low,
-        high,
-        Insn::mov64_reg(2, 10),
-        Insn::add64_imm(2, -4),
-        Insn::call_helper(1),
-        Insn::new(0x15, 0, 0, 2, 0),
-        Insn::mov64_imm(1, 1),
-        Insn::atomic(Width::Dw, 0, 1, 0, 0),
-        Insn::mov64_imm(0, 0),
-        Insn::exit(),
-    ])
-}
-
 fn counted(map: &MapFd) -> u64 {
     Map::<u32, u64>::new(map).unwrap().get(&0).unwrap().unwrap()
 }
@@ -450,7 +411,7 @@ fn start_a_process() {
 fn tracepoints() {
     let Some(_kernel) = kernel_with(&[Feature::Tracefs]) else { return };
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
-    let program = load(TRACEPOINT, &counter(&map));
+    let program = load(TRACEPOINT, &code(&count_runs(map.as_fd())));
     let link = attach::tracepoint::attach(program.as_fd(), "sched", "sched_process_exec", 0).unwrap();
     start_a_process();
     let seen = counted(&map);
@@ -467,7 +428,7 @@ fn tracepoints() {
 fn raw_tracepoints() {
     let Some(_kernel) = kernel() else { return };
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
-    let program = load(RAW_TRACEPOINT, &counter(&map));
+    let program = load(RAW_TRACEPOINT, &code(&count_runs(map.as_fd())));
     let link = attach::raw_tracepoint::attach(program.as_fd(), "sched_process_exec", 0).unwrap();
     start_a_process();
     assert!(counted(&map) >= 1);
@@ -483,7 +444,7 @@ fn raw_tracepoints() {
 fn software_clock_samples() {
     let Some(_kernel) = kernel() else { return };
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
-    let program = load(7, &counter(&map));
+    let program = load(7, &code(&count_runs(map.as_fd())));
     let link =
         attach::perf_event::attach(program.as_fd(), 1, 0, attach::Sampling::Frequency(1000), attach::Scope::pid(0), 0)
             .unwrap();
@@ -611,7 +572,7 @@ fn a_pinned_link_outlives_its_owner() {
     let Some(_kernel) = kernel() else { return };
     let Some(fs) = BpfFs::mount() else { return };
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
-    let program = load(RAW_TRACEPOINT, &counter(&map));
+    let program = load(RAW_TRACEPOINT, &code(&count_runs(map.as_fd())));
     let link = attach::raw_tracepoint::attach(program.as_fd(), "sched_process_exec", 0).unwrap();
     let path = fs.path("link");
     pin::pin(link.fd().unwrap(), &path).unwrap();
@@ -690,7 +651,7 @@ fn uprobes_on_entry_and_return() {
     let (path, offset) = file_offset();
     // BPF_PROG_TYPE_KPROBE.
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
-    let program = load(2, &counter(&map));
+    let program = load(2, &code(&count_runs(map.as_fd())));
     let mut want = 0;
     for (returns, pid) in [(false, None), (true, None), (false, Some(std::process::id()))] {
         let uprobe = attach::uprobe::Uprobe { path: &path, offset, ref_ctr_offset: 0, returns, pid, cookie: 0 };
@@ -712,7 +673,7 @@ fn cookies_reach_the_program() {
     let (path, offset) = file_offset();
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     // element 0 = bpf_get_attach_cookie(ctx)
-    let [low, high] = load_map(1, map.as_fd());
+    let [low, high] = Insn::ld_map(1, map.as_fd());
     let program = load(
         2,
         &code(&[
@@ -751,7 +712,7 @@ fn cookies_reach_the_program() {
 fn kprobes_attach_or_say_why_not() {
     let Some(_kernel) = kernel() else { return };
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
-    let program = load(2, &counter(&map));
+    let program = load(2, &code(&count_runs(map.as_fd())));
     let kprobe = |function| attach::kprobe::Kprobe { function, offset: 0, returns: false, cookie: 0 };
     let made = attach::kprobe::attach(program.as_fd(), kprobe("do_exit"));
     if has(&[Feature::Kprobes]) {
@@ -817,7 +778,7 @@ fn tp_btf() {
     let id = btf_id(8, "btf_trace_sched_process_exec");
     let map = create(map_type::ARRAY, 4, 8, 1).unwrap();
     let attach_type = AttachType::TRACE_RAW_TP.0;
-    let program = load_tracing(attach_type, id, &counter(&map));
+    let program = load_tracing(attach_type, id, &code(&count_runs(map.as_fd())));
     // Told since Linux 6.0.
     let told = if KernelVersion::running() >= KernelVersion::new(6, 0, 0) { id } else { 0 };
     assert_eq!(objects::prog_info(program.as_fd()).unwrap().attach_btf_id, told);

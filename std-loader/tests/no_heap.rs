@@ -10,7 +10,7 @@ mod probes;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fmt::Write;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use corelo_loader::objects::{self, GrowingLog, Map, MapSpec, Memlock, ProgramSpe
 use corelo_loader::prepare::Kernel;
 use corelo_tests::endian::Endian;
 use corelo_tests::fixtures::fixture;
-use corelo_tests::insn::{Insn, Width};
+use corelo_tests::insn::{Insn, ring_output};
 use corelo_tests::kernel::{self, Feature, has};
 
 thread_local! {
@@ -59,20 +59,7 @@ fn work(object: &[u8], buffer: &mut [u8]) {
         Memlock::RaiseIfRefused,
     )
     .unwrap();
-    // A record of 8 zero bytes from the stack.
-    let [low, high] = Insn::ld_imm64(1, 1, u64::try_from(ring.as_fd().as_raw_fd()).unwrap());
-    let insns = [
-        Insn::st(Width::Dw, 10, -8, 0),
-        low,
-        high,
-        Insn::mov64_reg(2, 10),
-        Insn::add64_imm(2, -8),
-        Insn::mov64_imm(3, 8),
-        Insn::mov64_imm(4, 0),
-        Insn::call_helper(130),
-        Insn::exit(),
-    ]
-    .map(|insn| insn.bytes(Endian::native()));
+    let insns = ring_output(ring.as_fd(), 0).map(|insn| insn.bytes(Endian::native()));
     let spec = ProgramSpec { name: b"program", ..ProgramSpec::new(17) };
     let mut log = GrowingLog::new(4096, 1 << 20);
     let program = objects::load_program(&spec, insns.as_flattened(), &mut log).unwrap();

@@ -6,28 +6,15 @@ use corelo_core::uapi::map_type;
 use corelo_loader::events::{AsyncRing, RingBuffer};
 use corelo_loader::objects::{self, GrowingLog, MapSpec, Memlock, ProgramSpec, TestRun};
 use corelo_tests::endian::Endian;
-use corelo_tests::insn::{Insn, Width};
+use corelo_tests::insn::{encode, ring_output};
 use corelo_tests::kernel::{Feature, has};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tokio::time::timeout;
 
 /// A socket filter that writes `value` as a record of 8 bytes.
 fn writer(ring: BorrowedFd<'_>, value: i32) -> OwnedFd {
-    let [low, high] = Insn::ld_imm64(1, 1, u64::try_from(ring.as_raw_fd()).unwrap());
-    let insns = [
-        Insn::mov64_imm(2, value),
-        Insn::stx(Width::Dw, 10, 2, -8),
-        low,
-        high,
-        Insn::mov64_reg(2, 10),
-        Insn::add64_imm(2, -8),
-        Insn::mov64_imm(3, 8),
-        Insn::mov64_imm(4, 0),
-        Insn::call_helper(130),
-        Insn::exit(),
-    ]
-    .map(|insn| insn.bytes(Endian::native()));
-    objects::load_program(&ProgramSpec::new(1), insns.as_flattened(), &mut GrowingLog::new(4096, 1 << 20)).unwrap()
+    let insns = encode(&ring_output(ring, value), Endian::native());
+    objects::load_program(&ProgramSpec::new(1), &insns, &mut GrowingLog::new(4096, 1 << 20)).unwrap()
 }
 
 fn write(program: BorrowedFd<'_>) {

@@ -1,5 +1,7 @@
 //! BPF instructions to write by hand (`Documentation/bpf/standardization/instruction-set.rst`).
 
+use std::os::fd::{AsRawFd, BorrowedFd};
+
 use crate::endian::Endian;
 
 /// Access width of a load or store (bits 3 and 4 of the opcode).
@@ -134,6 +136,12 @@ impl Insn {
         [Insn::new(0x18, dst, src, 0, value as u32 as i32), Insn::new(0, 0, 0, 0, (value >> 32) as u32 as i32)]
     }
 
+    /// dst = the map (BPF_PSEUDO_MAP_FD): two slots.
+    #[must_use]
+    pub fn ld_map(dst: u8, map: BorrowedFd<'_>) -> [Insn; 2] {
+        Insn::ld_imm64(dst, 1, u64::try_from(map.as_raw_fd()).expect("a descriptor is not negative"))
+    }
+
     /// Call of a helper by number.
     #[must_use]
     pub fn call_helper(number: i32) -> Self {
@@ -183,6 +191,44 @@ impl Insn {
         let imm = endian.read_u32(bytes, 4)? as i32;
         Some(Insn { code, dst, src, off, imm })
     }
+}
+
+/// A program that writes `value` as a record of 8 bytes into a ring buffer, and returns what the helper does.
+#[must_use]
+pub fn ring_output(map: BorrowedFd<'_>, value: i32) -> [Insn; 9] {
+    let [low, high] = Insn::ld_map(1, map);
+    [
+        Insn::st(Width::Dw, 10, -8, value),
+        low,
+        high,
+        Insn::mov64_reg(2, 10),
+        Insn::add64_imm(2, -8),
+        Insn::mov64_imm(3, 8),
+        Insn::mov64_imm(4, 0),
+        Insn::call_helper(130),
+        Insn::exit(),
+    ]
+}
+
+/// A program that counts its runs in element 0 of an array of 64-bit numbers, and returns 0.
+#[must_use]
+pub fn count_runs(map: BorrowedFd<'_>) -> [Insn; 11] {
+    let [low, high] = Insn::ld_map(1, map);
+    [
+        // *(u32 *)(r10 - 4) = 0; r0 = lookup(map, r10 - 4)
+        Insn::st(Width::W, 10, -4, 0),
+        low,
+        high,
+        Insn::mov64_reg(2, 10),
+        Insn::add64_imm(2, -4),
+        Insn::call_helper(1),
+        // if r0 != 0, lock *(u64 *)r0 += 1
+        Insn::new(0x15, 0, 0, 2, 0),
+        Insn::mov64_imm(1, 1),
+        Insn::atomic(Width::Dw, 0, 1, 0, 0),
+        Insn::mov64_imm(0, 0),
+        Insn::exit(),
+    ]
 }
 
 /// The bytes of a run of instructions.
