@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
 
 use super::bpf::{self, Program, returning};
 
@@ -168,11 +169,22 @@ features! {
 }
 
 impl Feature {
-    /// Asks the kernel.
+    /// Asks the kernel, one question at a time, and not again for what is there: the descriptors of a question are not to be
+    /// those that another test finds left open.
     ///
     /// # Errors
     /// What stands against it.
     pub fn ask(self) -> Result<(), Refused> {
+        static THERE: Mutex<Vec<Feature>> = Mutex::new(Vec::new());
+        let mut there = THERE.lock().unwrap_or_else(PoisonError::into_inner);
+        if !there.contains(&self) {
+            self.ask_anew()?;
+            there.push(self);
+        }
+        Ok(())
+    }
+
+    fn ask_anew(self) -> Result<(), Refused> {
         match self.ask_once() {
             // Maps and programs were charged to RLIMIT_MEMLOCK then, and the question is not how much of it is left.
             Err(Refused::Kernel(error)) if error.raw_os_error() == Some(1) && running_version() < (5, 11) => {
