@@ -19,6 +19,9 @@ pub(crate) fn attach(
     kind: &ProgramKind<'_>,
     usdt: impl FnOnce(&Usdt<'_>) -> Result<Link, LinkError>,
 ) -> Result<Option<Link>, LinkError> {
+    if !names_target(kind) {
+        return Ok(None);
+    }
     let link = match kind.target {
         Target::Tracepoint { category, name } => attach::tracepoint::attach(program, text(category)?, text(name)?, 0)?,
         Target::RawTracepoint { name } => attach::raw_tracepoint::attach(program, text(name)?, 0)?,

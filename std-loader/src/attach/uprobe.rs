@@ -58,8 +58,8 @@ pub fn attach(program: BorrowedFd<'_>, uprobe: Uprobe<'_>) -> Result<Link, LinkE
     perf_event::attach_event(probe.id()?, program, uprobe.cookie, scope, Some(probe))
 }
 
-/// Attaches to a function of a program or library, `offset` bytes from its start, or to its return, for all processes. `file` is a path,
-/// or a name to be looked for ([`symbols::find_file`]): `libc.so.6`.
+/// Attaches to a function of a program or library, `offset` bytes from its start, or to its return, for all processes. `file`
+/// is a path, or a name to be looked for ([`symbols::find_file`]): `libc.so.6`.
 ///
 /// # Errors
 /// [`LinkError::Symbol`], [`LinkError::File`] where the file is nowhere, and those of [`attach`].

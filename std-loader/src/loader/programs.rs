@@ -62,7 +62,8 @@ impl<'a> Collection<'a> {
 
     /// Attaches every loaded program whose section says where, and registers every struct_ops table, and keeps the links:
     /// they are detached when the collection goes, or by [`Collection::detach_all`]. Programs whose sections name no target
-    /// are left (libbpf: `bpf_object__attach_skeleton`), and so is what the collection has attached before. The result is how many were attached.
+    /// are left (libbpf: `bpf_object__attach_skeleton`), and so is what the collection has attached before. The result is how
+    /// many were attached.
     ///
     /// # Errors
     /// [`Cause::Attach`]; what was attached by this call is detached again.
@@ -212,7 +213,8 @@ impl<'c> Program<'c> {
         self.collection.attach_program(self.id).map_err(|error| self.not_attached(error))
     }
 
-    /// Attaches it in any way that [`attach`](crate::attach) has: `program.attach_with(|program| attach::netfilter::attach(program, ..))`.
+    /// Attaches it in any way that [`attach`](crate::attach) has:
+    /// `program.attach_with(|program| attach::netfilter::attach(program, ..))`.
     ///
     /// # Errors
     /// [`Cause::Attach`]
@@ -254,9 +256,9 @@ impl<'c> Program<'c> {
         self.attach_with(|program| attach::cgroup::attach(program, directory, attach_type, attach::tcx::Order::Append))
     }
 
-    /// Attaches a uprobe program to a function of a program or library, for all processes: to its entry, or to its return where the
-    /// section says so (`uretprobe`). `file` is a path, or a name that is looked for: `libc.so.6`. [`attach::uprobe`] has
-    /// offsets, single processes, and many functions at once.
+    /// Attaches a uprobe program to a function of a program or library, for all processes: to its entry, or to its return
+    /// where the section says so (`uretprobe`). `file` is a path, or a name that is looked for: `libc.so.6`.
+    /// [`attach::uprobe`] has offsets, single processes, and many functions at once.
     ///
     /// # Errors
     /// [`Cause::Attach`]
